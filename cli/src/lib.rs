@@ -17,7 +17,6 @@ mod generation;
 mod help;
 mod inspect;
 mod list;
-mod manual;
 mod map;
 mod memory;
 mod merge;
@@ -36,7 +35,6 @@ mod tune;
 mod validate;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -46,11 +44,13 @@ use lathe_harness::data::record::Record;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
 use lathe_harness::gpu::{Checks, Gpu};
-use lathe_harness::judge::check::{Others, like};
-use lathe_harness::plan::user::{Operation, UserKernel, files_of, is_file};
-use lathe_harness::plan::{Plan, PlanError};
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
+use lathe_harness::judge;
+use lathe_harness::plan::user::{files_of, is_file};
+use lathe_harness::plan::{PlanError, Subject};
+use lathe_kernels::{Kernel, KernelVariant, Problem};
+use out::Stream;
 use serde::Serialize;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Workbench for WGSL language-model decode kernels.
 #[derive(Debug, Parser)]
@@ -131,10 +131,6 @@ enum Command {
     Diff(diff::Opts),
     /// Measure how well a checkpoint predicts a text, and how far it is from another one
     Perplexity(perplexity::Opts),
-    /// Print what a shell needs to complete commands and options
-    Completions(manual::CompletionsOpts),
-    /// Write a man page for every command
-    Man(manual::ManOpts),
 }
 
 impl Global {
@@ -151,7 +147,7 @@ impl Global {
 
     /// A bar on stderr while work of `total` goes on; nothing where stderr is no terminal.
     fn progress(&self, total: u64, what: &str, bytes: bool) -> ProgressBar {
-        let target = if std::io::stderr().is_terminal() {
+        let target = if Stream::Stderr.is_terminal() {
             ProgressDrawTarget::stderr()
         } else {
             ProgressDrawTarget::hidden()
@@ -191,33 +187,60 @@ impl Global {
     }
 }
 
-/// Parses the command line, runs it, and reports errors on stderr.
+/// The `lathe` program: parses its command line, runs it, and reports errors on stderr.
 pub fn main() -> ExitCode {
     name_runtime_folder();
-    // llama-bench's `-pg` is one option; to clap it would be `-p` with the value `g`.
-    let args: Vec<OsString> =
-        std::env::args_os().map(|arg| if arg == "-pg" { "--pg".into() } else { arg }).collect();
-    let parsed = help::command().try_get_matches_from(&args).and_then(|matches| {
-        if let Some(idle) = help::idle(&matches) {
-            return Err(help::command().error(clap::error::ErrorKind::ArgumentConflict, idle));
-        }
-        Cli::from_arg_matches(&matches)
+    let args: Vec<OsString> = std::env::args_os().collect();
+    match parse(&args) {
+        Ok(cli) => supervised::run(&args, || {
+            log(&cli.global).init();
+            ExitCode::from(work(cli))
+        }),
+        Err(code) => ExitCode::from(code),
+    }
+}
+
+/// Result of a command that ran in this process.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit code.
+    pub code: u8,
+    /// Everything that it wrote to stdout.
+    pub stdout: Vec<u8>,
+    /// Everything that it wrote to stderr.
+    pub stderr: Vec<u8>,
+}
+
+/// Runs a command in this process, `lathe` itself being the first argument. A file of the user's is
+/// compiled here too, not in a process of its own.
+pub fn run(args: &[OsString]) -> Finished {
+    let (code, stdout, stderr) = out::captured(|| match parse(args) {
+        Ok(cli) => tracing::subscriber::with_default(log(&cli.global), || work(cli)),
+        Err(code) => code,
     });
-    let cli = match parsed {
-        Ok(cli) => cli,
-        Err(e) => {
-            if e.use_stderr() {
-                let _ = e.print();
-                return ExitCode::from(2);
-            }
+    Finished { code, stdout, stderr }
+}
+
+/// The parsed command line; or the exit code, after help or what is wrong was printed.
+fn parse(args: &[OsString]) -> Result<Cli, u8> {
+    // llama-bench's `-pg` is one option; to clap it would be `-p` with the value `g`.
+    let args = args.iter().map(|arg| if arg == "-pg" { "--pg".into() } else { arg.clone() });
+    let parsed = help::command()
+        .try_get_matches_from(args)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|e| {
+        let (stream, code) = match e.use_stderr() {
+            true => (Stream::Stderr, 2),
             // Help, or the version.
-            if let Err(e) = e.print().and_then(|()| std::io::stdout().flush()) {
-                out::end(&e);
-            }
-            return ExitCode::SUCCESS;
-        }
-    };
-    supervised::run(&args, || work(cli))
+            false => (Stream::Stdout, 0),
+        };
+        let said = match stream.is_terminal() && out::colours() {
+            true => e.render().ansi().to_string(),
+            false => e.render().to_string(),
+        };
+        out::write(stream, &said);
+        code
+    })
 }
 
 /// Names a folder where Mesa's drivers look for one: without it they complain on stderr at every
@@ -231,24 +254,27 @@ fn name_runtime_folder() {
     }
 }
 
-/// Runs a command and says what went wrong.
-fn work(cli: Cli) -> ExitCode {
-    let level = match cli.global.verbose {
+/// Prints events of the library on stderr, as many as the command line or `LATHE_LOG` asks for.
+fn log(global: &Global) -> impl tracing::Subscriber + Send + Sync + 'static {
+    let level = match global.verbose {
         0 => "warn",
         1 => "lathe_harness=info,lathe_cli=info,warn",
         _ => "lathe_harness=debug,lathe_cli=debug,info",
     };
-    let colour = out::colours() && std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(colour)
+        .with_writer(|| Stream::Stderr)
+        .with_ansi(out::colours() && Stream::Stderr.is_terminal())
         .without_time()
         .with_target(false)
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("LATHE_LOG")
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level)),
         )
-        .init();
+        .finish()
+}
+
+/// Runs a command, says what went wrong, and returns the exit code.
+fn work(cli: Cli) -> u8 {
     let global = &cli.global;
     let done = match cli.command {
         Command::Doctor(opts) => doctor::run(global, &opts),
@@ -271,14 +297,12 @@ fn work(cli: Cli) -> ExitCode {
         Command::Decode(opts) => decode::run(global, &opts),
         Command::Diff(opts) => diff::run(global, &opts),
         Command::Perplexity(opts) => perplexity::run(global, &opts),
-        Command::Completions(opts) => manual::completions(&opts),
-        Command::Man(opts) => manual::man(&opts),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(e) => {
             eprintln!("lathe: {}", out::escaped(&e.to_string()));
-            ExitCode::from(e.exit_code())
+            e.exit_code()
         }
     }
 }
@@ -305,59 +329,19 @@ fn chunk(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The files to watch; none where that is not asked for.
+/// The file to watch; none where that is not asked for.
 fn watched<'a>(
     global: &Global,
     is_asked: bool,
-    wgsl: Option<&'a Path>,
-    target: Option<&'a str>,
-) -> Result<Vec<&'a Path>> {
-    if !is_asked {
-        return Ok(Vec::new());
-    }
+    file: Option<&'a Path>,
+) -> Result<Option<&'a Path>> {
     let refuse = |why: &str| Err(Error::Usage(why.into()));
-    let target = target.filter(|target| is_file(target)).map(Path::new);
-    let files: Vec<_> = wgsl.into_iter().chain(target).collect();
-    match files.is_empty() {
+    match file {
+        _ if !is_asked => Ok(None),
         _ if global.json => refuse("--watch prints again and again, --json one document"),
-        true => refuse("--watch needs a file of yours: --wgsl FILE, or a TOML with an [operation]"),
-        false => Ok(files),
+        None => refuse("--watch needs a file of yours: --wgsl FILE"),
+        file => Ok(file),
     }
-}
-
-/// The plan of a variant, or of a file that stands in its place or implements an operation of the
-/// user's own.
-fn plan_of(
-    kernel: &'static Kernel,
-    variant: &'static KernelVariant,
-    problem: &Problem,
-    caps: &Capabilities,
-    file: Option<&Path>,
-    operation: Option<&Operation>,
-) -> Result<Plan, PlanError> {
-    match (file, operation) {
-        (None, None) => Plan::of(kernel, variant, &problem.shape, caps),
-        (Some(path), None) => UserKernel::read(path, kernel)?.plan(variant, problem, caps),
-        (path, Some(operation)) => {
-            let path = path.unwrap_or(operation.path());
-            UserKernel::of(path, operation)?.plan(variant, problem, caps)
-        }
-    }
-}
-
-/// An operation of the user's own, where a mapping stands in a kernel's place.
-fn operation(target: Option<&str>) -> Result<Option<Operation>> {
-    let Some(path) = target.filter(|target| is_file(target)).map(Path::new) else {
-        return Ok(None);
-    };
-    if path.extension().is_some_and(|e| e == "wgsl") {
-        let shown = path.display();
-        return Err(Error::Usage(format!(
-            "{shown}: name the kernel in whose place it stands, and the file with --wgsl; of an \
-             operation of your own name the TOML that has its [operation]"
-        )));
-    }
-    Operation::read(path).map(Some).map_err(PlanError::into_usage)
 }
 
 /// Refuses `what` of a software adapter, unless that is allowed; `does` says what then happens.
@@ -410,72 +394,64 @@ fn write_page(path: &Path, page: &str) -> Result<()> {
     files::replace(path, page.as_bytes()).map_err(Error::io(path))
 }
 
-/// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, and the file that stands in its place.
+/// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, or the file that stands in its place.
 /// Alone a file stands in that of the first.
-fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant, Option<PathBuf>)> {
+fn subject(kernel: &'static Kernel, text: &str) -> Result<Subject> {
     let variant = |name: &str| -> Result<&'static KernelVariant> {
         let mut found = named(Some(&format!("{}/{name}", kernel.name)))?;
         Ok(found.swap_remove(0).1.swap_remove(0))
     };
     if !is_file(text) {
-        return Ok((variant(text)?, None));
+        return Ok(Subject::of(kernel, variant(text)?));
     }
     match text.split_once('=') {
         // A file's own name may have one.
-        Some((name, file)) if !Path::new(text).exists() => Ok((variant(name)?, Some(file.into()))),
-        _ => Ok((&kernel.variants[0], Some(text.into()))),
+        Some((name, file)) if !Path::new(text).exists() => {
+            compiled(kernel, variant(name)?, Path::new(file))
+        }
+        _ => compiled(kernel, &kernel.variants[0], Path::new(text)),
     }
 }
 
-/// Checks a file on shapes other than those it is to be timed on, unless it is for `one_shape`; of
-/// an operation of the user's own on all cases of its golden file, or those of the timed shapes.
+/// A user's file in the place of a variant.
+fn compiled(
+    kernel: &'static Kernel,
+    variant: &'static KernelVariant,
+    file: &Path,
+) -> Result<Subject> {
+    Subject::compile(file, kernel, variant).map_err(PlanError::into_usage)
+}
+
+/// Checks a file on shapes other than those that are to be timed, unless it is for these alone.
+/// Returns what is wrong by a little there, where that is let pass.
 fn check_others(
     gpu: &std::sync::Arc<Gpu>,
-    (kernel, variant): (&'static Kernel, &'static KernelVariant),
-    file: &Path,
+    file: &mut Subject,
     timed: &[Problem],
-    (lenient, one_shape): (bool, bool),
-    operation: Option<&Operation>,
-) -> Result<Others> {
-    let plan = |problem: &Problem| {
-        let plan = plan_of(kernel, variant, problem, &gpu.caps, Some(file), operation)?;
-        Ok(Plan { lenient, ..plan })
-    };
-    let shapes = match operation {
-        Some(_) if one_shape => timed.to_vec(),
-        Some(_) => kernel.cases(),
-        None if one_shape => return Ok(Others::default()),
-        None => like(kernel, timed),
-    };
-    let mut others =
-        lathe_harness::judge::check::check_others(gpu, kernel, variant, file, &shapes, plan)?;
-    // What is timed is among the shapes of a golden file.
-    if operation.is_some() && others.checked == 1 {
-        others.checked = 0;
+) -> Result<Option<String>> {
+    if file.one_shape || file.path().is_none() {
+        return Ok(None);
     }
+    let others = judge::check::check_others(gpu, file, timed)?;
+    file.one_shape = others.checked == 0;
     // A file that does not take what is to be timed is said to be unavailable there.
-    let takes_it = || timed.iter().any(|problem| plan(problem).is_ok());
-    if others.checked == 0 && !one_shape && takes_it() {
-        let file = file.display().to_string();
+    if file.one_shape && timed.iter().any(|problem| file.plan(problem, &gpu.caps).is_ok()) {
         eprintln!(
             "lathe: {}: it takes no other shape to be checked on; the result says `one shape`",
-            out::escaped(&file)
+            out::escaped(&file.name())
         );
     }
-    Ok(others)
+    Ok(others.outside)
 }
 
-/// Runs `work`, and where there are files to watch again whenever one is saved that they are made
-/// of, until interrupted. An error is then shown and waits for the next save.
-fn watch(watched: &[&Path], mut work: impl FnMut() -> Result<()>) -> Result<()> {
-    if watched.is_empty() {
-        return work();
-    }
-    let shown: Vec<_> = watched.iter().map(|path| path.display().to_string()).collect();
+/// Runs `work`, and where there is a file to watch again whenever one is saved that it is made of,
+/// until interrupted. An error is then shown and waits for the next save.
+fn watch(watched: Option<&Path>, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    let Some(watched) = watched else { return work() };
     let stamp = |path: &PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
     loop {
         // What a mapping names may be another file after each save.
-        let files: Vec<_> = watched.iter().flat_map(|path| files_of(path)).collect();
+        let files = files_of(watched);
         let stamps = || files.iter().map(stamp).collect::<Vec<_>>();
         let seen = stamps();
         if let Err(e) = work() {
@@ -484,9 +460,9 @@ fn watch(watched: &[&Path], mut work: impl FnMut() -> Result<()>) -> Result<()> 
             }
             eprintln!("lathe: {}", out::escaped(&e.to_string()));
         }
-        eprintln!("watching {}", out::escaped(&shown.join(", ")));
+        eprintln!("watching {}", out::escaped(&watched.display().to_string()));
         // A file that is being replaced is not there for a moment.
-        while stamps() == seen || !watched.iter().all(|path| path.exists()) {
+        while stamps() == seen || !watched.exists() {
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
     }
@@ -517,9 +493,8 @@ fn named(target: Option<&str>) -> Result<Vec<Named>> {
     };
     if is_file(target) {
         return Err(Error::Usage(format!(
-            "{target} is a file and no kernel: `lathe check {target}`, `bench` and `ab` take a TOML \
-             that has an [operation] of its own, `validate` any; a file in a kernel's place goes \
-             with the kernel's name"
+            "{target} is a file and no kernel: name the kernel in whose place it stands, and the \
+             file with --wgsl; `lathe validate` takes any WGSL"
         )));
     }
     let (kernel, variant) = match target.split_once('/') {

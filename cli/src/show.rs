@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use lathe_harness::decode::{GraphOptions, Model, graph};
+use lathe_harness::decode::{DecodeOptions, Model};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
 use lathe_harness::plan::backend_text::{self, Language, Written};
@@ -134,15 +134,15 @@ fn run_of_layer(opts: &Opts) -> Result<Written> {
         return Err(Error::Usage("`show run` takes --runs WORKGROUPSxINVOCATIONS".into()));
     };
     let model = Model::open(model)?;
-    let options = GraphOptions { runs: Some(grid), ..GraphOptions::of_step(opts.context) };
+    let options = DecodeOptions { runs: Runs::Of(grid), ..DecodeOptions::of_step(opts.context) };
     // More than a phase alone needs: a run has the buffers of all its operations.
     let caps = Capabilities {
         storage_buffers: 64,
         workgroup_memory: 48 << 10,
         ..backend_text::generous()
     };
-    let Model { file, config, weights, .. } = &model;
-    let graph = graph::build(&file.path, config, weights, &caps, &options)?;
+    let Model { file, config, .. } = &model;
+    let graph = model.graph_for(&caps, &options)?;
     let recording = &graph.recording;
     let of_layer = |run: &&Run| {
         recording.ops[run.ops.clone()].iter().any(|op| op.label.layer == Some(opts.layer))

@@ -11,79 +11,71 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 mod codes;
 #[path = "../src/link.rs"]
 mod link;
-#[path = "../ops/matvec/variants.rs"]
-#[allow(unreachable_pub, reason = "the crate has them too")]
-pub(crate) mod table;
 #[path = "../src/tokens.rs"]
 #[allow(dead_code, reason = "a test of texts uses the rest")]
 mod tokens;
 
 pub(crate) use link::{Linked, Module};
-use table::{Family, Row};
 use tokens::{Declaration, Token};
 
-/// A file `<operation>/<variant>.wgsl`, or a row of the table `<operation>/variants.rs`.
+/// A file `<operation>/<variant>.wgsl`, or a comment in `<operation>/mod.rs`.
 pub(crate) struct VariantText {
     pub(crate) operation: String,
     pub(crate) variant: String,
     pub(crate) path: PathBuf,
-    row: Option<&'static Row>,
+    /// The comment: the variant's header and its imports.
+    composed: Option<String>,
 }
 
-/// All WGSL of a crate: operations are folders below `ops/` that hold `naive.wgsl`; their files and
-/// the rows of their table are variants. Every other file is a module, which imports name by its
-/// path below `ops/` or `wgsl/`.
+/// All WGSL of a crate: operations are folders below `ops/` that hold `naive.wgsl`; their files are
+/// variants. So are the comments above a variant's declaration that begin with its name and have
+/// an import: `// gemv/vec2: …`, for variants that are made of modules alone. Every other file is
+/// a module, which imports name by its path below `ops/` or `wgsl/`.
 pub(crate) struct Tree {
     pub(crate) variants: Vec<VariantText>,
     pub(crate) modules: BTreeMap<String, PathBuf>,
     /// Folders below `ops/` with a `mod.rs`, and whether they are operations.
     pub(crate) declarations: Vec<(PathBuf, bool)>,
-    /// Rust files that may declare parameters.
-    rust: Vec<PathBuf>,
     root: PathBuf,
 }
 
 impl Tree {
-    pub(crate) fn read(root: &Path, families: &[Family]) -> Self {
+    pub(crate) fn read(root: &Path) -> Self {
         let mut tree = Self {
             variants: Vec::new(),
             modules: BTreeMap::new(),
             declarations: Vec::new(),
-            rust: vec![root.join("src/shared.rs")],
             root: root.to_owned(),
         };
         for base in ["ops", "wgsl"] {
-            tree.walk(&root.join(base), &root.join(base), families);
+            tree.walk(&root.join(base), &root.join(base));
         }
         tree.variants.sort_by(|a, b| (&a.operation, &a.variant).cmp(&(&b.operation, &b.variant)));
         tree.declarations.sort_by(|a, b| a.0.file_name().cmp(&b.0.file_name()));
         tree
     }
 
-    fn walk(&mut self, base: &Path, folder: &Path, families: &[Family]) {
+    fn walk(&mut self, base: &Path, folder: &Path) {
         let is_operation = folder.join("naive.wgsl").is_file();
-        if folder.join("mod.rs").is_file() {
+        let declaration = folder.join("mod.rs");
+        if declaration.is_file() {
             self.declarations.push((folder.to_owned(), is_operation));
         }
-        for family in families.iter().filter(|f| is_operation && folder.ends_with(f.operation)) {
-            for row in family.rows {
-                self.variants.push(VariantText {
-                    operation: family.operation.to_owned(),
-                    variant: row.name.to_owned(),
-                    path: folder.join("variants.rs"),
-                    row: Some(row),
-                });
+        if is_operation {
+            let operation = stem(folder);
+            let text = fs::read_to_string(&declaration).unwrap_or_default();
+            for (variant, text) in composed(&operation, &text) {
+                let (operation, path) = (operation.clone(), declaration.clone());
+                self.variants.push(VariantText { operation, variant, path, composed: Some(text) });
             }
         }
         for path in sorted(folder) {
             if path.is_dir() {
-                self.walk(base, &path, families);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                self.rust.push(path);
+                self.walk(base, &path);
             } else if path.extension().is_some_and(|e| e == "wgsl") {
                 if is_operation {
                     let (operation, variant) = (stem(folder), stem(&path));
-                    self.variants.push(VariantText { operation, variant, path, row: None });
+                    self.variants.push(VariantText { operation, variant, path, composed: None });
                 } else {
                     let name = path.strip_prefix(base).unwrap_or(&path).with_extension("");
                     self.modules.insert(slashes(&name), path);
@@ -107,47 +99,68 @@ impl Tree {
     }
 
     /// Links a variant; a name that a text takes from a module it does not import is an error.
+    /// Parameters and buffers that `naive.wgsl` beside it declares need no declaration.
     pub(crate) fn link(&self, v: &VariantText) -> Result<Linked, String> {
         let name = format!("{}/{}", v.operation, v.variant);
-        let linked = match v.row {
-            None => {
-                let (shown, text) = (self.shown(&v.path), self.text(&v.path)?);
-                link::link(&name, &shown, &text, &|module| self.module(module))?
+        let (mut shown, is_naive) = (self.shown(&v.path), v.variant == "naive");
+        let naive = if is_naive { String::new() } else { self.naive(&v.path)? };
+        let (mut text, mut entry) = (String::new(), None);
+        match &v.composed {
+            None => text.push_str(&self.text(&v.path)?),
+            Some(header) => {
+                shown += &format!(" ({})", v.variant);
+                text = with_formula(&self.with_full_names(header, &v.path), &naive);
+                entry = self.entry(&text)?;
             }
-            Some(row) => {
-                let shown = format!("{} ({})", self.shown(&v.path), v.variant);
-                let entry = self.entry(row)?;
-                let schedule: Vec<_> = row.modules("schedule").collect();
-                let find = |module: &str| match &entry {
-                    Some(entry) if schedule.iter().any(|s| s == module) => {
-                        self.renamed(module, entry)
-                    }
-                    _ => self.module(module),
-                };
-                let mut text = row.text(&v.operation);
-                let modules = link::gather(&name, &shown, &text, &find)?;
-                text.push_str(&declared(&modules, &self.naive(&v.path)?));
-                link::link(&name, &shown, &text, &find)?
-            }
+        }
+        let find = |module: &str| match &entry {
+            Some(entry) => self.renamed(module, entry),
+            None => self.module(module),
         };
+        if !is_naive {
+            let modules = link::gather(&name, &shown, &text, &find)?;
+            text.push_str(&declared(&modules, &naive));
+        }
+        let linked = link::link(&name, &shown, &text, &find)?;
         for (i, module) in linked.modules.iter().enumerate() {
-            stated(module, &linked, i == 0 && v.row.is_some())?;
+            stated(module, &linked, i == 0 && v.composed.is_some())?;
         }
         Ok(linked)
     }
 
-    /// What the row's epilogue calls the entry point that schedules call `main`: `// entry: NAME`,
-    /// for one that has stages of its own.
-    fn entry(&self, row: &Row) -> Result<Option<String>, String> {
-        let epilogues = row.modules("epilogue");
-        let texts =
-            epilogues.filter_map(|name| self.modules.get(&name)).map(|path| self.text(path));
-        let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
-        let mut lines = texts.iter().flat_map(|text| text.lines());
-        Ok(lines.find_map(|line| line.strip_prefix("// entry: ")).map(str::to_owned))
+    /// A header whose imports name modules from the top: of those of its own family it names them
+    /// from beside the operation's folder.
+    fn with_full_names(&self, header: &str, declaration: &Path) -> String {
+        let family = declaration.parent().and_then(Path::parent).map(stem).unwrap_or_default();
+        let full = |name: &str| match format!("{family}/{}", name.trim()) {
+            own if self.modules.contains_key(&own) => own,
+            _ => name.trim().to_owned(),
+        };
+        let lines = header.lines().map(|line| match line.strip_prefix("// import:") {
+            Some(names) => {
+                let names: Vec<_> = names.split(',').map(full).collect();
+                format!("// import: {}\n", names.join(", "))
+            }
+            None => format!("{line}\n"),
+        });
+        lines.collect()
     }
 
-    /// A schedule with another name for its entry point.
+    /// The name that an imported epilogue with stages of its own gives to the entry point `main` of
+    /// schedules: `// entry: NAME`.
+    fn entry(&self, text: &str) -> Result<Option<String>, String> {
+        let imports = text.lines().filter_map(|line| line.strip_prefix("// import: "));
+        for path in imports.flat_map(|names| names.split(", ")).filter_map(|n| self.modules.get(n))
+        {
+            let module = self.text(path)?;
+            if let Some(entry) = module.lines().find_map(|line| line.strip_prefix("// entry: ")) {
+                return Ok(Some(entry.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A module with another name for its entry point.
     fn renamed(&self, name: &str, entry: &str) -> Option<Result<Module, String>> {
         let path = self.modules.get(name)?;
         let text =
@@ -155,29 +168,16 @@ impl Tree {
         Some(text.and_then(|text| Module::new(name, &self.shown(path), &text)))
     }
 
-    /// The linked text of the `naive.wgsl` beside a table: it says what buffers and parameters the
-    /// operation has.
-    fn naive(&self, table: &Path) -> Result<String, String> {
-        let path = table.with_file_name("naive.wgsl");
+    /// The linked text of the `naive.wgsl` beside a variant: it says what buffers and parameters
+    /// the operation has.
+    fn naive(&self, variant: &Path) -> Result<String, String> {
+        let path = variant.with_file_name("naive.wgsl");
+        if !path.is_file() {
+            return Ok(String::new());
+        }
         let text = self.text(&path)?;
         let find = |module: &str| self.module(module);
         link::link("naive", &self.shown(&path), &text, &find).map(|linked| linked.text)
-    }
-
-    /// Parameters that declarations call a choice: WGSL has their codes.
-    pub(crate) fn choices(&self) -> Result<HashSet<String>, String> {
-        let mut found = HashSet::new();
-        for path in &self.rust {
-            let text = self.text(path)?;
-            for call in tokens::tokens(&text).windows(4) {
-                if matches!(call[0].text, "choice" | "mostly")
-                    && [call[1].text, call[2].text] == ["(", "\""]
-                {
-                    found.insert(call[3].text.to_owned());
-                }
-            }
-        }
-        Ok(found)
     }
 
     /// Every text by itself.
@@ -186,7 +186,7 @@ impl Tree {
         for name in self.modules.keys() {
             all.extend(self.module(name).transpose()?.map(|m| (m, true)));
         }
-        for v in self.variants.iter().filter(|v| v.row.is_none()) {
+        for v in self.variants.iter().filter(|v| v.composed.is_none()) {
             let name = format!("{}/{}", v.operation, v.variant);
             all.push((Module::new(&name, &self.shown(&v.path), &self.text(&v.path)?)?, false));
         }
@@ -194,39 +194,79 @@ impl Tree {
     }
 }
 
-/// Declarations of what the modules of a row require and none defines: parameters and buffers of
-/// the operation, as its naive variant has them. A buffer that it lacks is memory of the schedule's
-/// own.
+/// Name and text of each variant that a declaration has in a comment.
+fn composed(operation: &str, declaration: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut lines = declaration.lines().map(str::trim).peekable();
+    let title = format!("// {operation}/");
+    while let Some(line) = lines.next() {
+        let Some((variant, _)) = line.strip_prefix(&title).and_then(|l| l.split_once(": ")) else {
+            continue;
+        };
+        // In WGSL the first sentence is one line.
+        let mut text = line.to_owned();
+        while let Some(line) = lines.next_if(|line| line.starts_with("// ")) {
+            text.push_str(&line[2..]);
+        }
+        text.push('\n');
+        while let Some(line) = lines.next_if(|line| line.starts_with("//")) {
+            text.push_str(line);
+            text.push('\n');
+        }
+        if text.contains("\n// import: ") {
+            found.push((variant.to_owned(), text));
+        }
+    }
+    found
+}
+
+/// A header with the formula of the naive variant's, if it has none of its own.
+fn with_formula(header: &str, naive: &str) -> String {
+    let formula = naive.lines().take_while(|line| line.starts_with("//"));
+    let formula: String =
+        formula.filter(|line| line.starts_with("//   ")).map(|line| format!("{line}\n")).collect();
+    match header.split_once('\n') {
+        Some((title, rest)) if !header.contains("\n//   ") => {
+            format!("{title}\n//\n{formula}{rest}")
+        }
+        _ => header.to_owned(),
+    }
+}
+
+/// Declarations of parameters and buffers that a text uses or its modules require and none defines,
+/// as the naive variant has them. A buffer that it lacks is memory of the schedule's own.
 fn declared(modules: &[Module], naive: &str) -> String {
     let tokens = tokens::tokens(naive);
     let naive = tokens::declarations(&tokens);
     let is_defined = |name: &str| modules.iter().any(|m| m.definition(name).is_some());
-    let mut wanted: Vec<&link::Definition> =
-        modules.iter().flat_map(|m| &m.requirements).filter(|r| !is_defined(&r.name)).collect();
-    wanted.sort_by(|a, b| a.name.cmp(&b.name));
-    wanted.dedup_by(|a, b| a.name == b.name);
+    // With a value of its own in naive an override is no parameter.
+    let parameter = |name: &str| {
+        let mut all = naive.iter().filter(|d| d.kind == "override");
+        all.find(|d| d.name == name && !words(&tokens, d).any(|t| t == "="))
+    };
+    let buffer = |name: &str| naive.iter().find(|d| d.is_binding && d.name == name);
+    let required = modules.iter().flat_map(|m| &m.requirements);
+    let required = required.map(|r| (r.name.as_str(), r.kind.as_str(), r.signature.as_str()));
+    let used = modules[0].free.iter().filter_map(|(name, _)| parameter(name).or(buffer(name)));
+    let used = used.map(|d| (d.name, d.kind, d.signature.as_str()));
+    let all: BTreeMap<_, _> = used.chain(required).map(|(name, k, s)| (name, (k, s))).collect();
     let mut text = String::new();
     let mut buffers = Vec::new();
-    for r in wanted {
-        let found = naive.iter().find(|d| d.name == r.name);
-        match r.kind.as_str() {
-            "var" => {
-                let number = found.and_then(|d| binding(&tokens, d));
-                let access = found.map_or("read_write", |d| access(&tokens, d));
-                buffers.push((number, access, r));
-            }
-            // With a value of its own in naive it is no parameter.
-            "override" if found.is_some_and(|d| !words(&tokens, d).any(|t| t == "=")) => {
-                text.push_str(&format!("override {}{};\n", r.name, r.signature));
-            }
-            _ => {}
+    for (name, (kind, signature)) in all.into_iter().filter(|(name, _)| !is_defined(name)) {
+        if kind == "var" {
+            let (number, access) = match buffer(name) {
+                Some(d) => (binding(&tokens, d), access(&tokens, d)),
+                None => (None, "read_write"),
+            };
+            buffers.push((number, access, name, signature));
+        } else if kind == "override" && parameter(name).is_some() {
+            text.push_str(&format!("override {name}{signature};\n"));
         }
     }
     buffers.sort_by_key(|(number, ..)| number.unwrap_or(u32::MAX));
     let mut numbers = naive.iter().filter_map(|d| binding(&tokens, d)).max().map_or(0, |n| n + 1)..;
-    for (number, access, r) in buffers {
+    for (number, access, name, of) in buffers {
         let number = number.or_else(|| numbers.next()).unwrap_or_default();
-        let (name, of) = (&r.name, &r.signature);
         text.push_str(&format!(
             "@group(0) @binding({number}) var<storage, {access}> {name}{of};\n"
         ));
@@ -247,9 +287,9 @@ fn access(tokens: &[Token<'_>], d: &Declaration<'_>) -> &'static str {
     if words(tokens, d).any(|t| t == "read_write") { "read_write" } else { "read" }
 }
 
-/// What a text uses it defines, imports or requires, and it uses what it imports; a row, which only
-/// imports, names what its modules use.
-fn stated(module: &Module, linked: &Linked, is_row: bool) -> Result<(), String> {
+/// What a text uses it defines, imports or requires, and it uses what it imports; a composed
+/// variant, which only imports, names what its modules use.
+fn stated(module: &Module, linked: &Linked, is_composed: bool) -> Result<(), String> {
     let imports: Vec<_> = module.imports().collect();
     let wanted: HashSet<&str> = linked
         .modules
@@ -277,7 +317,7 @@ fn stated(module: &Module, linked: &Linked, is_row: bool) -> Result<(), String> 
             |name: &str| module.free.iter().any(|(free, _)| free == name) || wanted.contains(name);
         let by_another = |m: &Module| m.imports().any(|(name, _)| name == *import);
         let is_used = other.definitions.iter().any(|d| serves(&d.name) || d.is_entry)
-            || (is_row && linked.modules[1..].iter().any(by_another));
+            || (is_composed && linked.modules[1..].iter().any(by_another));
         if !is_used {
             return Err(format!("{}:{line}: imports {import} and uses nothing of it", module.path));
         }
@@ -333,59 +373,6 @@ pub(crate) fn meanings(all: &[(Module, bool)]) -> Vec<String> {
         }
     }
     errors
-}
-
-/// A code has a name, so that only `codes.rs` knows its number: an override that is a code stands
-/// beside no number and in no arithmetic.
-pub(crate) fn numbered(all: &[(Module, bool)], choices: &HashSet<String>) -> Vec<String> {
-    let mut errors = Vec::new();
-    for (module, _) in all {
-        let tokens = tokens::tokens(&module.text);
-        let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
-        for (i, token) in tokens.iter().enumerate().filter(|(_, t)| choices.contains(t.text)) {
-            let before = reckons(tokens[..i].iter().rev().map(|t| t.text), "=!<>+-*/%&|^");
-            let after = reckons(tokens[i + 1..].iter().map(|t| t.text), "=!<>+-*/%&|^,");
-            let declares = i > 0 && matches!(text(i - 1), "override" | "const");
-            let has_number = declares && text(i + 3) == "=" && is_number(text(i + 4));
-            let switches = text(i + 1) == "{" && text(i + 2) == "case" && is_number(text(i + 3));
-            if before || after || has_number || switches {
-                let line = module.text.lines().nth(token.line - 1).unwrap_or_default();
-                errors.push(format!(
-                    "{}:{}: `{}` is a code: name what it is compared with (src/codes.rs) and use \
-                     it in no arithmetic: `{}`",
-                    module.path,
-                    token.line,
-                    token.text,
-                    line.trim()
-                ));
-            }
-        }
-    }
-    errors
-}
-
-/// Whether the operator that a side of a name begins with is arithmetic, or a number follows it.
-fn reckons<'a>(mut side: impl Iterator<Item = &'a str>, operators: &str) -> bool {
-    let mut operator = String::new();
-    let operand = side.find(|t| {
-        let is_operator = operators.contains(*t);
-        if is_operator {
-            operator.push_str(t);
-        }
-        !is_operator
-    });
-    match operator.as_str() {
-        "" | "&&" | "||" => false,
-        shift if shift.contains("<<") || shift.contains(">>") => true,
-        comparison if comparison.chars().all(|c| "=!<>,".contains(c)) => {
-            operand.is_some_and(is_number)
-        }
-        _ => true,
-    }
-}
-
-fn is_number(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Parses and validates; the error begins with `file:line` and holds naga's annotated source.

@@ -9,8 +9,6 @@ mod wgsl;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wgsl::table::{Family, Row};
-
 /// A crate with one operation, `demo`.
 struct Folder(PathBuf);
 
@@ -29,7 +27,7 @@ impl Folder {
     }
 
     fn tree(&self) -> wgsl::Tree {
-        wgsl::Tree::read(&self.0, &[])
+        wgsl::Tree::read(&self.0)
     }
 
     /// The text of `demo/naive`.
@@ -103,56 +101,6 @@ fn names_of_codes_need_no_import() {
     let text = folder.text().unwrap();
     assert!(text.ends_with("const Q6_K: u32 = 10u;\n"), "{text}");
     assert_eq!(text.matches("const").count(), 1, "{text}");
-}
-
-#[test]
-fn a_code_beside_a_number_is_an_error() {
-    let folder = Folder::new("numbered");
-    let declaration = "mode: Mode = choice(\n    \"MODE\", \"how\", &Mode::ALL)";
-    folder.write("src/shared.rs", "").write("ops/demo/mod.rs", declaration);
-    let errors = |lines: &str, body: &str| {
-        folder.write("ops/demo/naive.wgsl", &variant(&format!("{lines}override N: u32;\n"), body));
-        let tree = folder.tree();
-        wgsl::numbered(&tree.all().unwrap(), &tree.choices().unwrap())
-    };
-    let plain = "override MODE: u32;\n";
-    assert_eq!(
-        errors(plain, "if (MODE == 1u) { y[0] = 1.0; }"),
-        ["kernels/ops/demo/naive.wgsl:5: `MODE` is a code: name what it is compared with \
-          (src/codes.rs) and use it in no arithmetic: `if (MODE == 1u) { y[0] = 1.0; }`"]
-    );
-    for body in [
-        "if (1u <= MODE) {}",
-        "let n = N >> MODE;",
-        "let n = 4u * MODE;",
-        "let n = MODE % 2u;",
-        "let n = MODE - Q8_0;",
-        "let n = min(MODE, 1u);",
-        "switch MODE { case 0u: {} default: {} }",
-    ] {
-        assert_eq!(errors(plain, body).len(), 1, "{body}");
-    }
-    assert_eq!(errors("override MODE: u32 = 0u;\n", "").len(), 1);
-    for body in [
-        "if (N > 1u && MODE >= Q8_0 && F32 != MODE) {}",
-        "let n = select(8u, 4u, MODE == F32) + 1u;",
-        "let n = f32(MODE) + 1.0; // MODE == 1u",
-        "switch MODE { case Q8_0: {} default: {} }",
-    ] {
-        assert_eq!(errors("override MODE: u32 = Q8_0;\n", body), [""; 0], "{body}");
-    }
-}
-
-#[test]
-fn every_choice_of_an_operation_is_known_to_the_build() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let known = wgsl::Tree::read(root, wgsl::table::FAMILIES).choices().unwrap();
-    for kernel in lathe_kernels::kernels() {
-        for param in kernel.params {
-            let is_choice = matches!(param.kind, lathe_kernels::ParamKind::Choice { .. });
-            assert_eq!(is_choice, known.contains(param.name), "{}: {}", kernel.name, param.name);
-        }
-    }
 }
 
 #[test]
@@ -295,26 +243,20 @@ fn a_name_has_one_meaning_even_where_texts_are_never_linked_together() {
     assert!(folder.meanings()[0].contains("with another signature"), "{:?}", folder.meanings());
 }
 
-#[test]
-fn an_old_line_says_what_to_write_now() {
-    let folder = Folder::new("old");
-    folder.write("ops/demo/naive.wgsl", &variant("// uses: grid\n", ""));
-    let error = folder.error();
-    assert!(error.contains("naive.wgsl:1") && error.contains("write `// import:"), "{error}");
-}
+const DECLARATION: &str = "static OPERATION: Declaration = [
+    // demo/slow: no text: it has no import.
+    Variant::SLOW,
+    // demo/fast: one invocation a row.
+    //
+    // Idea: none.
+    // import: prologue/plain, rows/dense
+    // import: schedule/each, epilogue/stage
+    Variant { name: \"fast\", ..Schedule::EACH },
+];
+";
 
-const ROWS: &[Family] = &[Family {
-    operation: "demo",
-    rows: &[Row {
-        name: "fast",
-        modules: ["plain", "dense", "each", "stage"],
-        summary: "one invocation a row",
-        formula: &["y[r] = w[r] * x[0]"],
-        idea: "none.\nSource: own.",
-    }],
-}];
-
-const NAIVE: &str = "override N: u32;
+const NAIVE: &str = "//   y[r] = w[r] * x[0]
+override N: u32;
 override WG: u32 = 64u;
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> w: array<f32>;
@@ -322,8 +264,8 @@ override WG: u32 = 64u;
 @compute @workgroup_size(WG) fn main() { y[N] = w[N] * x[0]; }
 ";
 
-/// A row of the modules that a row may have, whose schedule requires `lines` in addition.
-fn row(name: &str, lines: &str) -> Result<String, String> {
+/// A composed variant whose schedule requires `lines` in addition.
+fn composed(name: &str, lines: &str) -> Result<String, String> {
     let folder = Folder::new(name);
     let each = format!(
         "{lines}// requires: override N: u32\n// requires: fn x_one() -> f32\n\
@@ -331,7 +273,8 @@ fn row(name: &str, lines: &str) -> Result<String, String> {
          @compute @workgroup_size(1)\nfn main() {{ store(N, w_at(N) * x_one()); }}\n"
     );
     folder
-        .write("ops/demo/naive.wgsl", NAIVE)
+        .write("ops/matvec/demo/naive.wgsl", NAIVE)
+        .write("ops/matvec/demo/mod.rs", DECLARATION)
         .write(
             "ops/matvec/prologue/plain.wgsl",
             "// requires: var x: array<f32>\nfn x_one() -> f32 { return x[0]; }\n",
@@ -346,25 +289,24 @@ fn row(name: &str, lines: &str) -> Result<String, String> {
             "// entry: first\n// requires: var y: array<f32>\n// requires: var own: array<f32>\n\
              fn store(i: u32, v: f32) { y[i] = v; own[i] = v; }\n",
         );
-    let tree = wgsl::Tree::read(&folder.0, ROWS);
-    let fast = tree.variants.iter().find(|v| v.variant == "fast").unwrap();
+    let tree = folder.tree();
+    let names: Vec<_> = tree.variants.iter().map(|v| v.variant.as_str()).collect();
+    assert_eq!(names, ["fast", "naive"]);
+    let fast = &tree.variants[0];
     let linked = tree.link(fast)?;
     wgsl::validate("demo/fast", &linked).map(|()| linked.text)
 }
 
 #[test]
-fn a_row_has_the_buffers_and_parameters_that_its_modules_require() {
-    let text = row("row", "").unwrap();
+fn a_composed_variant_has_the_buffers_and_parameters_that_its_modules_require() {
+    let text = composed("composed", "").unwrap();
     let head = "// demo/fast: one invocation a row.
 //
 //   y[r] = w[r] * x[0]
 //
 // Idea: none.
-// Source: own.
-// with: matvec/prologue/plain
-// with: matvec/rows/dense
-// with: matvec/schedule/each
-// with: matvec/epilogue/stage
+// with: matvec/prologue/plain, matvec/rows/dense
+// with: matvec/schedule/each, matvec/epilogue/stage
 override N: u32;
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> w: array<f32>;
@@ -377,7 +319,7 @@ override N: u32;
 }
 
 #[test]
-fn what_is_no_parameter_of_the_operation_a_row_must_define() {
-    let error = row("undefined", "// requires: override WG: u32\n").unwrap_err();
+fn what_is_no_parameter_of_the_operation_a_composed_variant_must_define() {
+    let error = composed("undefined", "// requires: override WG: u32\n").unwrap_err();
     assert!(error.contains("requires `override WG: u32`, and nothing"), "{error}");
 }

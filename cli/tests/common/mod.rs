@@ -1,20 +1,20 @@
 //! What tests share: the device and its executors, the `lathe` command, and the goldens.
 #![allow(dead_code, reason = "each test target uses its own part")]
 
+use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lathe_harness::decode::{DecodeGraph, Model, RunOptions, session};
+use lathe_harness::decode::{DecodeGraph, Decoder, Model, Prompts, Script};
 use lathe_harness::error::Error;
-use lathe_harness::execute::{Execute, GpuExecutor};
+use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
-use lathe_harness::model::ModelFile;
 use lathe_harness::plan::recording::Recording;
 use lathe_kernels::{Kernel, Problem};
 use serde_json::Value;
@@ -145,10 +145,10 @@ pub(crate) fn on_gpu(device: &Device, graph: &DecodeGraph) -> GpuExecutor {
 pub(crate) fn observed(
     graph: &DecodeGraph,
     executor: &mut dyn Execute,
-    options: &RunOptions,
+    script: &Script,
 ) -> (Vec<u32>, Vec<f32>) {
     let mut logits = Vec::new();
-    let run = session::run_observed(graph, executor, options, &mut |step| {
+    let run = Decoder::new(graph, executor).observe(script, &mut |step| {
         logits.extend_from_slice(step.logits);
         Ok(())
     });
@@ -175,8 +175,36 @@ pub(crate) fn lathe_in(folder: impl AsRef<Path>, args: &[&str]) -> Output {
     command_in(folder, args).output().unwrap()
 }
 
+/// Commands and options that start the program again, and names of files that are compiled in a
+/// process of their own.
+fn needs_a_process(arg: &str) -> bool {
+    let starts = ["tune", "--processes", "--beside", "--all-adapters", "--manifest"];
+    starts.contains(&arg) || arg.ends_with(".wgsl") || arg.ends_with(".toml")
+}
+
+/// Runs a command in this process where it can, as starting one costs more than most commands do.
 pub(crate) fn lathe(args: &[&str]) -> Output {
-    command(args).output().unwrap()
+    /// As much as the main thread of a program has.
+    const STACK: usize = 8 << 20;
+    let has_choices = std::env::var_os("LATHE_TUNED").is_some();
+    if has_choices || args.iter().any(|arg| needs_a_process(arg)) {
+        return command(args).output().unwrap();
+    }
+    let words: Vec<OsString> = std::iter::once(&"lathe").chain(args).map(OsString::from).collect();
+    let run = std::thread::Builder::new().stack_size(STACK).spawn(move || lathe_cli::run(&words));
+    let finished = run.unwrap().join().unwrap_or_else(|_| panic!("{args:?} panicked"));
+    let status = exit_status(finished.code);
+    Output { status, stdout: finished.stdout, stderr: finished.stderr }
+}
+
+#[cfg(unix)]
+fn exit_status(code: u8) -> ExitStatus {
+    std::os::unix::process::ExitStatusExt::from_raw(i32::from(code) << 8)
+}
+
+#[cfg(windows)]
+fn exit_status(code: u8) -> ExitStatus {
+    std::os::windows::process::ExitStatusExt::from_raw(code.into())
 }
 
 pub(crate) fn code(output: &Output) -> i32 {
@@ -341,13 +369,13 @@ pub(crate) fn ids(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
-/// What transformers says of a golden.
+/// A golden with the tokens and logits that transformers gives it.
 pub(crate) struct Golden {
     pub(crate) prompt: Vec<u32>,
     pub(crate) greedy: Vec<u32>,
     /// After each token of both.
     pub(crate) logits: Vec<f32>,
-    pub(crate) file: Arc<ModelFile>,
+    pub(crate) model: Model,
 }
 
 impl Golden {
@@ -359,7 +387,32 @@ impl Golden {
             prompt: ids(&json["prompt"]),
             greedy: ids(&json["greedy"]),
             logits: bytemuck::pod_collect_to_vec(&logits),
-            file: Arc::new(ModelFile::open(golden(&format!("{name}.gguf"))).unwrap()),
+            model: model(name),
         }
     }
+
+    /// Prompt and the golden's own greedy tokens, all fed.
+    pub(crate) fn forced(&self) -> Script {
+        Script { forced: self.greedy.clone(), prompts: Prompts::TokenByToken, ..self.free(1) }
+    }
+
+    /// The prompt, and as many greedy choices as the golden has.
+    pub(crate) fn free(&self, steps_per_submit: usize) -> Script {
+        Script {
+            prompt: self.prompt.clone(),
+            generate: self.greedy.len(),
+            steps_per_submit: Some(steps_per_submit),
+            ..Script::default()
+        }
+    }
+}
+
+pub(crate) fn nmse(expected: &[f32], got: &[f32]) -> f64 {
+    assert_eq!(expected.len(), got.len());
+    let [a, b] = [expected, got].map(|values| values.iter().map(|v| f64::from(*v)));
+    lathe_reference::nmse(a, b)
+}
+
+pub(crate) fn on_cpu(graph: &DecodeGraph) -> CpuExecutor {
+    CpuExecutor::new(Arc::clone(&graph.recording))
 }

@@ -1,14 +1,19 @@
 //! Matrix times vector, the bulk of every decode step: what its operations share.
+//!
+//! Most variants are made of modules alone: a prologue (how x is loaded, and what lanes add up),
+//! rows (how the matrix is stored and decoded), a schedule (which lanes read what, and the entry
+//! point) and an epilogue (where products go), in the folders of these names. The comment above
+//! such a variant's declaration is its text: a header as every WGSL file has it, and what it
+//! imports. The build script adds the buffers and parameters that the modules require, as
+//! `naive.wgsl` declares them.
 
 pub mod geometry;
 pub mod head;
 pub mod schedule;
 pub mod soa;
-pub mod variants;
 
 use crate::codes::{Format, Order, Packing};
-use crate::descriptor::{Binding, Elem, Len, Matrix, Tolerance};
-use crate::param::State;
+use crate::descriptor::{Binding, Elem, Len, Matrix, OfState, Tolerance};
 
 /// An operation that reads the rows of a matrix.
 pub trait MatVec {
@@ -73,11 +78,10 @@ pub(crate) use mat_vec;
 
 /// The matrix. Pages name its parameters and not the methods that give them.
 pub const fn weights<P: MatVec>() -> Binding<P> {
-    let matrix = |p: &P, _: State| {
-        Elem::Weights(Matrix { order: p.order(), ..Matrix::rows(p.weight(), p.k()) })
-    };
+    let matrix: OfState<P, Elem> =
+        &|p, _| Elem::Weights(Matrix { order: p.order(), ..Matrix::rows(p.weight(), p.k()) });
     let text = if P::PAIRED { "2 * p.n * p.k" } else { "p.rows * p.k" };
-    Binding::input("weights", matrix, Len { count: |p, _| p.rows() * p.k(), text })
+    Binding::input("weights", matrix, Len { count: &|p, _| p.rows() * p.k(), text })
 }
 
 /// `ORDER` of variants over SoA-repacked blocks whose operation has no such parameter: blocks run

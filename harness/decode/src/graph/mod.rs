@@ -1,0 +1,204 @@
+//! A model's decode step and the chunks of its prompts as a recording, in passes: list the
+//! operations, select a variant for each, pack the weights.
+
+mod choose;
+mod chunk;
+mod layer;
+mod step;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use lathe_kernels::{Capabilities, Problem, State};
+
+use super::load::Weights;
+use super::options::DecodeOptions;
+use super::sampling::Sampling;
+use choose::Chooser;
+use lathe_device::error::{Error, Result};
+use lathe_device::plan::recording::{Recording, TensorId};
+use lathe_device::plan::run::Runs;
+use lathe_device::plan::select::{self, Hint};
+use lathe_device::plan::tuned::Tuned;
+use lathe_model::Config;
+pub use lathe_record::record::Selected;
+
+/// The KV cache of one layer, full or a ring over the sliding window: keys and values,
+/// (kv_heads, capacity, head_dim) each.
+#[derive(Clone, Copy, Debug)]
+pub struct KvCache {
+    /// Layer.
+    pub layer: usize,
+    /// Keys, rotated.
+    pub k: TensorId,
+    /// Values.
+    pub v: TensorId,
+    /// Slots; the context for a full cache, the window for a ring.
+    pub capacity: usize,
+    /// Old tokens are overwritten once `capacity` have been seen.
+    pub sliding: bool,
+}
+
+/// A decode step with handles to what a session reads and writes.
+#[derive(Clone, Debug)]
+pub struct DecodeGraph {
+    /// The step.
+    pub recording: Arc<Recording>,
+    /// Step state, a row a sequence; see [`lathe_kernels::StateWord`].
+    pub state: TensorId,
+    /// Token of every position; of several sequences those of one position are neighbours.
+    pub tokens: TensorId,
+    /// Logits of the last step, a row a sequence.
+    pub logits: TensorId,
+    /// One cache a layer.
+    pub caches: Vec<KvCache>,
+    /// How tokens are drawn; none for the greedy choice.
+    pub sampling: Option<Sampling>,
+    /// Positions it holds.
+    pub context: usize,
+    /// Sequences that a step takes a token further.
+    pub sequences: usize,
+    /// Vocabulary.
+    pub vocab: usize,
+    /// Selections, one an operation and shape.
+    pub selected: Vec<Selected>,
+}
+
+impl DecodeGraph {
+    /// The selections that are stored choices of `lathe tune`.
+    pub fn tuned(&self) -> Vec<Selected> {
+        self.selected.iter().filter(|s| s.tuned).cloned().collect()
+    }
+
+    /// Refuses tokens beyond the vocabulary. `whose` they are stands in the error behind the token.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] that names the first of them.
+    pub fn knows(&self, tokens: &[u32], whose: &str) -> Result<()> {
+        let vocab = self.vocab;
+        match tokens.iter().find(|token| **token as usize >= vocab) {
+            None => Ok(()),
+            Some(token) => Err(Error::Usage(format!(
+                "token {token}{whose} lies beyond the vocabulary of {vocab}"
+            ))),
+        }
+    }
+
+    /// Refuses more positions than the context has room for.
+    pub(crate) fn fits(&self, positions: usize) -> Result<()> {
+        match positions <= self.context {
+            true => Ok(()),
+            false => Err(Error::Usage(format!(
+                "{positions} positions do not fit the context of {}",
+                self.context
+            ))),
+        }
+    }
+
+    /// The grid of runs of operations, as records have it; none where there are none.
+    pub fn run_grid(&self) -> Option<String> {
+        self.recording.runs.first().map(|run| Runs::Of(run.grid).to_string())
+    }
+
+    /// Bytes of all KV caches.
+    pub fn kv_bytes(&self) -> u64 {
+        let tensors = self.caches.iter().flat_map(|c| [c.k, c.v]);
+        tensors.map(|t| self.recording.tensors[t.0].content.device_bytes()).sum()
+    }
+
+    /// Bytes that a step must move when `n_kv` tokens are in the sequence, the current one
+    /// included: what its operations declare.
+    pub fn bytes(&self, n_kv: usize) -> f64 {
+        let state = State { n_kv, ..State::default() };
+        let bytes = self
+            .recording
+            .ops
+            .iter()
+            .map(|op| op.kernel().cost(&Problem { shape: op.shape.clone(), state }).bytes);
+        bytes.sum()
+    }
+}
+
+/// The operations that a model's step and chunks may have, whichever ways are taken.
+pub fn operations(
+    config: &Config,
+    weights: &Weights,
+    options: &DecodeOptions,
+) -> BTreeSet<&'static str> {
+    let steps = step::list(config, weights, options, options.built_chunks(), u64::MAX);
+    let chunks = steps.chunks.iter().flat_map(|(_, nodes)| nodes);
+    steps.nodes.iter().chain(chunks).flat_map(step::Node::ops).map(|op| op.kernel).collect()
+}
+
+/// Builds the decode step of a model by the kernels' own preferences: lists its operations, selects
+/// a variant for each, packs the weights as those read them. `path` names the model in errors.
+///
+/// # Errors
+/// A hint that cannot hold, several sequences that are sampled, or an operation that no variant can
+/// run.
+pub fn build(
+    path: &Path,
+    config: &Config,
+    weights: &Weights,
+    caps: &Capabilities,
+    options: &DecodeOptions,
+) -> Result<DecodeGraph> {
+    build_tuned(path, config, weights, caps, options, None)
+}
+
+/// Builds like [`build`], with the tuned choices of the adapter.
+pub(super) fn build_tuned(
+    path: &Path,
+    config: &Config,
+    weights: &Weights,
+    caps: &Capabilities,
+    options: &DecodeOptions,
+    tuned: Option<&Tuned>,
+) -> Result<DecodeGraph> {
+    for name in options.hints.keys() {
+        select::known(name)?;
+    }
+    if options.sequences == 0 {
+        return Err(Error::Usage("0 sequences: a step takes at least one further".into()));
+    }
+    if options.sequences > 1 && options.sampling.is_some() {
+        return Err(Error::Usage(format!(
+            "{} sequences are decoded greedily; sampling takes one",
+            options.sequences
+        )));
+    }
+    let chunks = options.built_chunks();
+    let mut step = step::list(config, weights, options, chunks, caps.binding_bytes);
+    let runs = match options.runs {
+        Runs::Of(grid) | Runs::Assumed(grid) if options.sequences == 1 => Some(grid),
+        _ => None,
+    };
+    let chooser = Chooser { caps, hints: &options.hints, tuned, path, runs };
+    let (recording, selected, moved) = chooser.record(&mut step)?;
+    for (name, hint) in &options.hints {
+        // A manifest may name variants for many models; a file is given to be run.
+        if matches!(hint, Hint::File(_)) && !selected.iter().any(|s| s.kernel == *name) {
+            let used: BTreeSet<_> = selected.iter().map(|s| s.kernel.as_str()).collect();
+            return Err(Error::Usage(format!(
+                "hint {name}={hint}: no operation of {} is a {name}; its are {}",
+                path.display(),
+                Vec::from_iter(used).join(", ")
+            )));
+        }
+    }
+    let moved = |tensor: TensorId| moved[tensor.0].expect("kept for the session");
+    let caches = step.caches.iter().map(|c| KvCache { k: moved(c.k), v: moved(c.v), ..*c });
+    Ok(DecodeGraph {
+        state: moved(step.state),
+        tokens: moved(step.tokens),
+        logits: moved(step.logits),
+        caches: caches.collect(),
+        sampling: options.sampling,
+        context: options.context,
+        sequences: options.sequences,
+        vocab: config.vocab,
+        selected,
+        recording: Arc::new(recording),
+    })
+}

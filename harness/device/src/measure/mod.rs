@@ -1,0 +1,32 @@
+//! Measuring: GPU time of kernels, cold and warm, against the measured copy bandwidth.
+
+pub mod ab;
+mod bench;
+mod ceilings;
+mod copy;
+mod environment;
+mod ring;
+mod session;
+pub mod tune;
+mod watch;
+
+/// The device of tests, or a word on stderr where there is none; with `LATHE_REQUIRE_GPU=1` that
+/// fails.
+#[cfg(test)]
+fn test_gpu() -> Option<std::sync::Arc<crate::gpu::Gpu>> {
+    match crate::gpu::Gpu::open(None, crate::gpu::Checks::Files) {
+        Ok(gpu) => Some(std::sync::Arc::new(gpu)),
+        Err(e) => {
+            assert!(std::env::var("LATHE_REQUIRE_GPU").as_deref() != Ok("1"), "{e}");
+            eprintln!("UNAVAILABLE, not tested: {e}");
+            None
+        }
+    }
+}
+
+pub use bench::{Bench, BenchOptions, Sampled, Temperature};
+pub use ceilings::{ceilings, peaks};
+pub use copy::{Copier, copy_bandwidth};
+pub use environment::{command_line, environment};
+pub use session::{Outcome, Session};
+pub use watch::{GpuWatch, Repetitions, RunWatch, Watch};

@@ -1,0 +1,172 @@
+//! What a kernel becomes in the language of each back end: naga's writers and their known limits.
+
+use std::fmt;
+
+use lathe_kernels::{Capabilities, Reflection};
+use naga::back::{hlsl, msl, spv, wgsl};
+use naga::valid::ModuleInfo;
+use serde::Serialize;
+
+/// A language that a browser or engine may compile kernels from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// SPIR-V 1.3, of Vulkan.
+    Spirv,
+    /// Metal's shading language 2.4.
+    Msl,
+    /// Direct3D's, shader model 6.2.
+    Hlsl,
+    /// WGSL again.
+    Wgsl,
+}
+
+/// What a writer makes.
+#[derive(Clone, Debug)]
+pub enum Written {
+    /// A text.
+    Text(String),
+    /// SPIR-V's words.
+    Words(Vec<u32>),
+}
+
+/// A back end that cannot write a variant, known beforehand.
+#[derive(Debug, Serialize)]
+pub struct Limitation {
+    back_end: &'static str,
+    reason: &'static str,
+}
+
+impl fmt::Display for Limitation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.back_end, self.reason)
+    }
+}
+
+impl Written {
+    /// Nothing was written.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Written::Text(text) => text.is_empty(),
+            Written::Words(words) => words.is_empty(),
+        }
+    }
+
+    /// As a file holds it.
+    pub fn bytes(&self) -> Vec<u8> {
+        match self {
+            Written::Text(text) => text.clone().into_bytes(),
+            Written::Words(words) => words.iter().flat_map(|w| w.to_le_bytes()).collect(),
+        }
+    }
+}
+
+/// Words come as eight hexadecimal numbers a line.
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Written::Text(text) => f.write_str(text),
+            Written::Words(words) => {
+                for line in words.chunks(8) {
+                    let line: Vec<_> = line.iter().map(|word| format!("{word:08x}")).collect();
+                    writeln!(f, "{}", line.join(" "))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An adapter on which every variant is allowed: what is written is the code, not one machine's
+/// limits.
+pub fn generous() -> Capabilities {
+    Capabilities {
+        subgroup: Some((32, 32)),
+        f16: true,
+        workgroup_memory: 32 << 10,
+        invocations: 1024,
+        binding_bytes: 1 << 31,
+        storage_buffers: 16,
+        bind_groups: 4,
+        grid_dimension: 65535,
+        cooperative_matrices: Vec::new(),
+    }
+}
+
+impl Language {
+    /// All, in the order of reports.
+    pub const ALL: [Language; 4] = [Language::Spirv, Language::Msl, Language::Hlsl, Language::Wgsl];
+
+    /// Name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Language::Spirv => "SPIR-V",
+            Language::Msl => "MSL",
+            Language::Hlsl => "HLSL",
+            Language::Wgsl => "WGSL",
+        }
+    }
+
+    /// Why naga 30 cannot write a source for a back end. Its writers end with a panic or with text
+    /// that no compiler takes, so that they are not asked.
+    pub fn limitation(self, source: &Reflection) -> Option<Limitation> {
+        let matrices = &source.needs_cooperative_matrix;
+        let reason = match self {
+            Language::Hlsl if !matrices.is_empty() => "HLSL has no cooperative matrices",
+            Language::Msl if matrices.iter().any(|c| [c.m, c.n, c.k] != [8; 3]) => {
+                "Metal's simdgroup matrices are 8x8"
+            }
+            _ => return None,
+        };
+        Some(Limitation { back_end: self.name(), reason })
+    }
+
+    /// Writes an entry point of a module whose overrides are applied.
+    pub fn write(
+        self,
+        module: &naga::Module,
+        info: &ModuleInfo,
+        entry: &str,
+    ) -> Result<Written, String> {
+        let stage = naga::ShaderStage::Compute;
+        match self {
+            Language::Spirv => {
+                let options = spv::Options { lang_version: (1, 3), ..Default::default() };
+                let pipeline =
+                    spv::PipelineOptions { shader_stage: stage, entry_point: entry.into() };
+                spv::write_vec(module, info, &options, Some(&pipeline))
+                    .map(Written::Words)
+                    .map_err(|e| e.to_string())
+            }
+            Language::Msl => {
+                let options = msl::Options {
+                    lang_version: (2, 4),
+                    fake_missing_bindings: true,
+                    ..Default::default()
+                };
+                let pipeline = msl::PipelineOptions {
+                    entry_point: Some((stage, entry.into())),
+                    ..Default::default()
+                };
+                msl::write_string(module, info, &options, &pipeline)
+                    .map(|(text, _)| Written::Text(text))
+                    .map_err(|e| e.to_string())
+            }
+            Language::Hlsl => {
+                let options = hlsl::Options {
+                    shader_model: hlsl::ShaderModel::V6_2,
+                    fake_missing_bindings: true,
+                    ..Default::default()
+                };
+                let pipeline = hlsl::PipelineOptions { entry_point: Some((stage, entry.into())) };
+                let mut text = String::new();
+                hlsl::Writer::new(&mut text, &options, &pipeline)
+                    .write(module, info, None)
+                    .map_err(|e| e.to_string())?;
+                Ok(Written::Text(text))
+            }
+            Language::Wgsl => wgsl::write_string(module, info, wgsl::WriterFlags::empty())
+                .map(Written::Text)
+                .map_err(|e| e.to_string()),
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Layers that are one run: which phase has which place, and which tensors share a buffer.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
+
+use lathe_kernels::phases::{self, Code, Grid, Joined, Phase, Place, Stacked};
+use lathe_kernels::{Capabilities, ReflectError};
+
+use super::{Bound, Stack};
+use crate::plan::Plan;
+use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
+
+/// Ways that a place may have: each is code beside the others'.
+const MOST_WAYS: usize = 3;
+
+/// A variable: of the operation that a place does, or of the one before, in whose last stage's
+/// stead the place makes what it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Variable<'a> {
+    is_before: bool,
+    name: &'a str,
+}
+
+/// What one way of a place does, in some layers.
+struct Way<'a> {
+    layers: Vec<usize>,
+    /// That of its first layer.
+    stage: Stage<'a>,
+    /// The buffer of each variable, and the layer whose tensor is the first of a stack.
+    buffers: BTreeMap<Variable<'a>, (usize, usize)>,
+}
+
+/// Places of some layers, and the buffers that they share.
+pub(super) struct Layers<'a> {
+    recording: &'a Recording,
+    places: Vec<Vec<Way<'a>>>,
+    layers: usize,
+    /// By layer and place the operation, and which of its dispatches.
+    stages: Vec<Vec<(usize, usize)>>,
+    pub(super) buffers: Vec<Bound>,
+}
+
+impl<'a> Layers<'a> {
+    /// Of the operations of layers, or why those are not one run.
+    pub(super) fn new(
+        recording: &'a Recording,
+        layers: &[Range<usize>],
+        caps: &Capabilities,
+    ) -> Result<Self, String> {
+        let stages = |ops: &Range<usize>| -> Vec<Stage<'a>> {
+            ops.clone().flat_map(|op| Stage::all(recording, op, ops)).collect()
+        };
+        let each: Vec<_> = layers.iter().map(stages).collect();
+        let count = each[0].len();
+        if let Some(layer) = each.iter().position(|stages| stages.len() != count) {
+            let label = recording.ops[layers[layer].start].label;
+            return Err(format!(
+                "{label} begins a layer of {} phases, not of {count}",
+                each[layer].len()
+            ));
+        }
+        let (layers, places) = (layers.len(), Vec::new());
+        let numbers = |stages: &Vec<Stage<'a>>| stages.iter().map(|s| (s.op, s.stage)).collect();
+        let stages = each.iter().map(numbers).collect();
+        let mut whole = Self { recording, places, layers, stages, buffers: Vec::new() };
+        for place in 0..count {
+            let own: Vec<_> = each.iter().map(|stages| stages[place].clone()).collect();
+            whole.place(&own, caps)?;
+        }
+        whole.check_apart(recording)?;
+        Ok(whole)
+    }
+
+    /// Adds a place: an operation and its stage in each layer.
+    fn place(&mut self, own: &[Stage<'a>], caps: &Capabilities) -> Result<(), String> {
+        let recording = self.recording;
+        let tensor = |layer: usize, variable: Variable<'_>| own[layer].tensor(recording, variable);
+        let names: BTreeSet<Variable<'a>> =
+            own.iter().flat_map(|stage| stage.variables(recording)).collect();
+        let layers = self.layers;
+        let all = |name: Variable<'_>| -> Vec<(usize, TensorId)> {
+            (0..layers).filter_map(|layer| Some((layer, tensor(layer, name)?))).collect()
+        };
+        // A tensor of each layer, or several that layers share or take turns with: then there is a
+        // way of each.
+        let is_own = |name: &Variable<'_>| {
+            let all = all(*name);
+            let distinct: HashSet<_> = all.iter().map(|(_, tensor)| *tensor).collect();
+            let is_given = |(_, tensor): &(usize, TensorId)| {
+                let content = &recording.tensors[tensor.0].content;
+                matches!(
+                    content,
+                    TensorInit::Weights(..) | TensorInit::Values(_) | TensorInit::Kv { .. }
+                )
+            };
+            all.len() > 1 && distinct.len() == all.len() && all.iter().all(is_given)
+        };
+        let (own_of_each, parting) =
+            names.iter().partition::<Vec<&Variable<'a>>, _>(|name| is_own(name));
+        let mut ways: Vec<Way<'a>> = Vec::new();
+        for (layer, stage) in own.iter().enumerate() {
+            let same = |way: &&mut Way<'_>| {
+                let first = way.layers[0];
+                way.stage.is_same(stage, recording)
+                    && parting.iter().all(|name| tensor(first, **name) == tensor(layer, **name))
+            };
+            match ways.iter_mut().find(same) {
+                Some(way) => way.layers.push(layer),
+                None => {
+                    let (layers, buffers) = (vec![layer], BTreeMap::new());
+                    ways.push(Way { layers, stage: stage.clone(), buffers });
+                }
+            }
+        }
+        let label = recording.ops[own[0].op].label.op;
+        if ways.len() > MOST_WAYS {
+            return Err(format!("{label} has {} ways, at most {MOST_WAYS}", ways.len()));
+        }
+        for &name in &names {
+            // One tensor of all layers that go a way, for each way.
+            let of_way = |way: &Way<'_>| -> Option<TensorId> {
+                let first = tensor(way.layers[0], name)?;
+                let same = |layer: &usize| tensor(*layer, name) == Some(first);
+                way.layers.iter().all(same).then_some(first)
+            };
+            let has = |way: &Way<'_>| tensor(way.layers[0], name).is_some();
+            let all = all(name);
+            let stack = own_of_each.contains(&&name).then(|| stack(recording, &all, caps));
+            let is_one = ways.iter().filter(|way| has(way)).all(|way| of_way(way).is_some());
+            match stack {
+                Some(Ok(stack)) => {
+                    let number = self.number(Bound::Stack(stack));
+                    for way in ways.iter_mut().filter(|way| has(way)) {
+                        way.buffers.insert(name, (number, all[0].0));
+                    }
+                }
+                Some(Err(reason)) if !is_one => {
+                    return Err(format!("{label}, {}: {reason}", name.name));
+                }
+                _ => {
+                    for way in &mut ways {
+                        let Some(tensor) = of_way(way) else { continue };
+                        let number = self.number(Bound::Tensor(tensor));
+                        way.buffers.insert(name, (number, 0));
+                    }
+                }
+            }
+        }
+        self.places.push(ways);
+        Ok(())
+    }
+
+    /// The number of a buffer.
+    fn number(&mut self, buffer: Bound) -> usize {
+        self.buffers.iter().position(|own| *own == buffer).unwrap_or_else(|| {
+            self.buffers.push(buffer);
+            self.buffers.len() - 1
+        })
+    }
+
+    /// Whether no tensor is in two buffers.
+    fn check_apart(&self, recording: &Recording) -> Result<(), String> {
+        let mut seen = HashSet::new();
+        let all = self.buffers.iter().flat_map(|buffer| match buffer {
+            Bound::Tensor(tensor) => std::slice::from_ref(tensor),
+            Bound::Stack(stack) => &stack.tensors,
+        });
+        match all.into_iter().find(|tensor| !seen.insert(**tensor)) {
+            Some(tensor) => {
+                let name = &recording.tensors[tensor.0].name;
+                Err(format!("{name} would have to lie in two buffers"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves a place out: what the others compute is then something else. Returns what it did in
+    /// each layer.
+    pub(super) fn leave_out(&mut self, place: usize) -> Vec<(usize, usize)> {
+        self.places.remove(place);
+        self.stages.iter_mut().map(|stages| stages.remove(place)).collect()
+    }
+
+    /// What each place does in the first layer: an operation, and which of its dispatches.
+    pub(super) fn first_layer(&self) -> &[(usize, usize)] {
+        &self.stages[0]
+    }
+
+    /// The text of them.
+    pub(super) fn join(&self, grid: Grid) -> Result<Joined, ReflectError> {
+        let place = |ways: &Vec<Way<'a>>| Place {
+            ways: ways.iter().map(|way| (way.layers.clone(), self.phase(way))).collect(),
+        };
+        let places: Vec<_> = self.places.iter().map(place).collect();
+        phases::join(&places, self.layers, grid)
+    }
+
+    fn phase(&self, way: &Way<'a>) -> Phase<'a> {
+        let recording = self.recording;
+        let op = &recording.ops[way.stage.op];
+        let stage = &op.plan.stages[way.stage.stage];
+        let own = way.buffers.keys().filter(|variable| !variable.is_before);
+        let given = own.filter_map(|&variable| {
+            let tensor = way.stage.tensor(recording, variable)?;
+            let content = &recording.tensors[tensor.0].content;
+            let is_given = matches!(content, TensorInit::Weights(..) | TensorInit::Values(_));
+            is_given.then(|| (variable.name, content.device_bytes()))
+        });
+        let made = way.stage.made.map(|made| {
+            let before = &recording.ops[way.stage.op - 1];
+            (made.variable, self.code(way, before, true, made.function))
+        });
+        Phase {
+            code: self.code(way, op, false, &stage.entry),
+            groups: stage.groups[0],
+            early: op.plan.declared.early,
+            renews: op.plan.declared.renews,
+            given: given.collect(),
+            made: made.into_iter().collect(),
+        }
+    }
+
+    /// A function of an operation: of a way's own, or of the one before.
+    fn code(&self, way: &Way<'a>, op: &'a Op, is_before: bool, function: &'a str) -> Code<'a> {
+        let (mut buffers, mut stacked) = (BTreeMap::new(), BTreeMap::new());
+        let of = way.buffers.iter().filter(|(variable, _)| variable.is_before == is_before);
+        for (variable, &(number, first)) in of {
+            buffers.insert(variable.name, number);
+            if let Bound::Stack(stack) = &self.buffers[number] {
+                stacked.insert(variable.name, Stacked { first, stride: stack.stride });
+            }
+        }
+        Code {
+            label: format!("{}, {}/{}", op.label.op, op.plan.kernel.name, op.plan.variant),
+            text: &op.plan.text,
+            reflection: &op.plan.reflection,
+            constants: &op.plan.constants,
+            function,
+            buffers,
+            stacked,
+        }
+    }
+}
+
+/// A variable whose elements a phase makes in place of the last stage of the operation before, and
+/// that one's function which does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Made<'a> {
+    variable: &'a str,
+    function: &'a str,
+}
+
+/// A stage of an operation as a phase.
+#[derive(Clone, Debug)]
+struct Stage<'a> {
+    op: usize,
+    stage: usize,
+    made: Option<Made<'a>>,
+}
+
+impl<'a> Stage<'a> {
+    /// The phases of an operation among those of its layer.
+    fn all(
+        recording: &'a Recording,
+        op: usize,
+        layer: &Range<usize>,
+    ) -> impl Iterator<Item = Self> + use<'a> {
+        let made = op.checked_sub(1).filter(|before| layer.contains(before));
+        let made = made.and_then(|before| inlined(recording, before));
+        let is_inlined = layer.contains(&(op + 1)) && inlined(recording, op).is_some();
+        let stages = recording.ops[op].plan.stages.len() - usize::from(is_inlined);
+        (0..stages).map(move |stage| Self { op, stage, made })
+    }
+
+    /// Its variables.
+    fn variables(&self, recording: &'a Recording) -> Vec<Variable<'a>> {
+        let own = &recording.ops[self.op].plan.reflection.buffers;
+        let own = own.iter().map(|buffer| buffer.name.as_str());
+        let own = own.filter(|name| self.made.is_none_or(|made| made.variable != *name));
+        let mut all: Vec<_> = own.map(|name| Variable { is_before: false, name }).collect();
+        if let Some(made) = self.made {
+            let before = &recording.ops[self.op - 1].plan;
+            let touched = before.reflection.function(made.function).map(|(_, touched)| touched);
+            let names = touched.into_iter().flatten().map(|buffer| buffer.name.as_str());
+            all.extend(names.map(|name| Variable { is_before: true, name }));
+        }
+        all
+    }
+
+    /// The tensor of a variable, if it has that.
+    fn tensor(&self, recording: &'a Recording, variable: Variable<'_>) -> Option<TensorId> {
+        if !self.variables(recording).contains(&variable) {
+            return None;
+        }
+        let op = &recording.ops[self.op - usize::from(variable.is_before)];
+        Some(op.tensor(op.plan.binding(variable.name)))
+    }
+
+    /// Whether it does the same as another over its tensors.
+    fn is_same(&self, other: &Self, recording: &Recording) -> bool {
+        let stage = |of: &Self| {
+            let stage = &recording.ops[of.op].plan.stages[of.stage];
+            (stage.entry.clone(), stage.groups)
+        };
+        let same = |before: usize| {
+            let op = |of: &Self| &recording.ops[of.op - before];
+            let (a, b) = (op(self), op(other));
+            a.label.op == b.label.op
+                && a.plan.kernel.name == b.plan.kernel.name
+                && a.plan.variant == b.plan.variant
+                && a.plan.constants == b.plan.constants
+                && a.plan.text == b.plan.text
+        };
+        self.made == other.made
+            && stage(self) == stage(other)
+            && same(0)
+            && (self.made.is_none() || same(1))
+    }
+}
+
+/// What the operation behind one makes itself of its output, where it can, where that pays in every
+/// layer, and where nobody else wants it.
+pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
+    let producer = &recording.ops[op];
+    let inlined = producer.plan.declared.inlined.as_ref()?;
+    let (function, _) = producer.plan.reflection.function(inlined.function)?;
+    let output = producer.tensor(inlined.output);
+    let makes = |op: &Op| {
+        let is_same = std::ptr::eq(op.plan.declared, producer.plan.declared);
+        is_same && op.tensor(inlined.output) == output
+    };
+    let binds = |op: &Op| op.bindings.iter().any(|(_, tensor)| *tensor == output);
+    let follows = |i: usize, op: &Op| {
+        let before = i.checked_sub(1).map(|i| &recording.ops[i]);
+        before.is_some_and(|before| makes(before) && before.label.layer == op.label.layer)
+    };
+    // Where one layer keeps its second stage all do: as many phases each, or they are not one run.
+    let pays = |op: &Op| (inlined.pays)(&op.shape, &op.plan.constants);
+    let mut users = recording.ops.iter().enumerate().filter(|(_, op)| binds(op));
+    if !users.all(|(i, op)| (makes(op) && pays(op)) || follows(i, op)) {
+        return None;
+    }
+    let reader = recording.ops.get(op + 1)?;
+    let Plan { reflection, .. } = &reader.plan;
+    let reads = |name: &str| reader.tensor(reader.plan.binding(name)) == output;
+    let mut read = reflection.buffers.iter().filter(|buffer| reads(&buffer.name));
+    let (variable, others) = (read.next()?, read.next());
+    let made = function
+        .result
+        .as_ref()
+        .map(|result| &producer.plan.reflection.module.types[result.ty].inner);
+    let fits = others.is_none()
+        && !variable.writable
+        && reflection.element(&variable.name).map(|of| of.0) == made;
+    fits.then_some(Made { variable: &variable.name, function: inlined.function })
+}
+
+/// A tensor of each layer in one buffer, or why there is none.
+fn stack(
+    recording: &Recording,
+    all: &[(usize, TensorId)],
+    caps: &Capabilities,
+) -> Result<Stack, String> {
+    let bytes =
+        |(_, tensor): &(usize, TensorId)| recording.tensors[tensor.0].content.device_bytes();
+    let (first, last) = (all[0], all[all.len() - 1]);
+    if last.0 - first.0 + 1 != all.len() {
+        return Err("some layers between have none".into());
+    }
+    let taken = |tensor| recording.stacks.iter().any(|stack| stack.tensors.contains(tensor));
+    if let Some((_, tensor)) = all.iter().find(|(_, tensor)| taken(tensor)) {
+        return Err(format!("{} lies in another run's", recording.tensors[tensor.0].name));
+    }
+    if all.iter().any(|tensor| bytes(tensor) != bytes(&first)) {
+        return Err("layers have tensors of different sizes".into());
+    }
+    let stack = Stack::new(all.iter().map(|(_, tensor)| *tensor).collect(), bytes(&first));
+    match stack.bytes() > caps.binding_bytes {
+        true => Err(format!(
+            "{} bytes in one buffer, the adapter binds {}",
+            stack.bytes(),
+            caps.binding_bytes
+        )),
+        false => Ok(stack),
+    }
+}

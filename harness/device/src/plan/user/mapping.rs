@@ -1,0 +1,176 @@
+//! Sections of the TOML file beside a user's WGSL.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// A whole mapping.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Mapping {
+    /// The WGSL, of a mapping that is named itself; else that of its own name.
+    pub(super) file: Option<PathBuf>,
+    pub(super) packing: Option<String>,
+    pub(super) tolerance: Option<ToleranceMapping>,
+    #[serde(default)]
+    pub(super) takes: BTreeMap<String, Taken>,
+    #[serde(default)]
+    pub(super) stage: Vec<StageMapping>,
+    /// Bindings that storage variables hold.
+    #[serde(default)]
+    pub(super) bindings: BTreeMap<String, BoundTo>,
+    /// Content of uniform variables.
+    #[serde(default)]
+    pub(super) uniforms: BTreeMap<String, Content>,
+    #[serde(default)]
+    pub(super) overrides: BTreeMap<String, Number>,
+    /// Bytes of scratch memory, by its name.
+    #[serde(default)]
+    pub(super) scratch: BTreeMap<String, Number>,
+}
+
+/// Target of a storage variable.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a binding's name, or a table of `of` and how it lies there"
+)]
+pub(super) enum BoundTo {
+    /// A binding, or scratch memory.
+    Name(String),
+    /// A binding in a layout of its own.
+    Laid(Laid),
+}
+
+/// Layout of a binding in a variable, where that is not our way.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Laid {
+    pub(super) of: String,
+    /// The first row, and the one behind the last.
+    pub(super) from: Option<Number>,
+    pub(super) to: Option<Number>,
+    /// A field of quantised blocks, and its type.
+    pub(super) field: Option<String>,
+    #[serde(rename = "type")]
+    pub(super) stored: Option<String>,
+    pub(super) order: Option<String>,
+}
+
+impl BoundTo {
+    /// The layout; none of a binding that stays as it is.
+    pub(super) fn laid(&self) -> Option<&Laid> {
+        match self {
+            BoundTo::Laid(laid) => Some(laid),
+            BoundTo::Name(_) => None,
+        }
+    }
+
+    /// The binding.
+    pub(super) fn of(&self) -> &str {
+        match self {
+            BoundTo::Name(name) => name,
+            BoundTo::Laid(laid) => &laid.of,
+        }
+    }
+}
+
+/// Content of a uniform variable.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected numbers or expressions, one or a flat list, or a table of these by field"
+)]
+pub(super) enum Content {
+    /// Of each field of a struct.
+    Fields(BTreeMap<String, Numbers>),
+    /// Of one that is no struct.
+    Whole(Numbers),
+}
+
+/// A number, or all of a vector, matrix or array in the order in which WGSL constructs it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a number, an expression, or a flat list of them")]
+pub(super) enum Numbers {
+    One(Number),
+    List(Vec<Number>),
+}
+
+impl Numbers {
+    pub(super) fn list(&self) -> &[Number] {
+        match self {
+            Numbers::One(number) => std::slice::from_ref(number),
+            Numbers::List(list) => list,
+        }
+    }
+}
+
+/// Largest distance of the file from the reference.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected the name of a variant, or a table of `nmse` and `k`")]
+pub(super) enum ToleranceMapping {
+    /// That of a built-in variant.
+    Variant(String),
+    /// Bounds of its own.
+    Own(OwnTolerance),
+}
+
+/// Bounds that are left out are the operation's.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OwnTolerance {
+    pub(super) nmse: Option<f64>,
+    pub(super) k: Option<f64>,
+}
+
+/// One dispatch.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StageMapping {
+    /// Another file than the mapping's.
+    pub(super) file: Option<PathBuf>,
+    pub(super) entry: String,
+    /// One to three.
+    pub(super) workgroups: Numbers,
+    // Differences from the sections of these names, for this stage alone.
+    #[serde(default)]
+    pub(super) bindings: BTreeMap<String, BoundTo>,
+    #[serde(default)]
+    pub(super) uniforms: BTreeMap<String, Content>,
+    #[serde(default)]
+    pub(super) overrides: BTreeMap<String, Number>,
+}
+
+/// A number, true or false as 1 or 0, or an expression; a parameter's value may be another text.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected true, false, a number or an expression")]
+pub(super) enum Number {
+    Truth(bool),
+    Literal(f64),
+    Expression(String),
+}
+
+/// Values that a parameter may have, or under `when` conditions.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a value, `multiple of N`, or a list of values")]
+pub(super) enum Taken {
+    One(Number),
+    List(Vec<Number>),
+}
+
+impl Taken {
+    /// One value or several, each as a text.
+    pub(super) fn texts(&self) -> Vec<String> {
+        let list = match self {
+            Taken::One(value) => std::slice::from_ref(value),
+            Taken::List(list) => list,
+        };
+        let text = |number: &Number| match number {
+            Number::Truth(holds) => holds.to_string(),
+            Number::Literal(number) => number.to_string(),
+            Number::Expression(text) => text.clone(),
+        };
+        list.iter().map(text).collect()
+    }
+}

@@ -1,0 +1,151 @@
+//! Shapes that a file takes: the sweep draws inside them, and others are unavailable.
+
+use std::collections::BTreeMap;
+
+use lathe_kernels::{Kernel, Param, ParamKind, Problem, Shape};
+
+use super::Faults;
+use super::expression::{Names, Wrong, evaluate};
+use super::mapping::Taken;
+
+/// The key of conditions among those of parameters.
+const WHEN: &str = "when";
+
+/// Shapes that a file takes.
+#[derive(Debug, Default)]
+pub(super) struct Takes {
+    rules: Vec<Rule>,
+    /// Expressions that must all hold.
+    when: Vec<String>,
+}
+
+/// Values that it takes of one parameter.
+#[derive(Debug)]
+struct Rule {
+    param: &'static Param,
+    allowed: Allowed,
+    /// As the mapping says it.
+    text: String,
+}
+
+#[derive(Debug)]
+enum Allowed {
+    Values(Vec<f64>),
+    MultipleOf(u32),
+}
+
+impl Takes {
+    /// Reads the section.
+    pub(super) fn read(
+        section: &BTreeMap<String, Taken>,
+        kernel: &'static Kernel,
+        faults: &mut Faults,
+    ) -> Self {
+        let mut takes = Self::default();
+        for (name, taken) in section {
+            if name == WHEN {
+                takes.when = taken.texts();
+                continue;
+            }
+            match Rule::read(name, taken, kernel) {
+                Ok(rule) => takes.rules.push(rule),
+                Err(why) => faults.add(format!("[takes] {why}")),
+            }
+        }
+        takes
+    }
+
+    /// Returns true where it takes everything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.when.is_empty()
+    }
+
+    /// Why it does not take a shape.
+    pub(super) fn refuses(&self, shape: &Shape, names: &Names) -> Result<Option<String>, String> {
+        let refusal = |rule: &Rule| {
+            let value = shape.get(rule.param.name).unwrap_or_default();
+            let (shown, text) = (rule.param.show(value), &rule.text);
+            (!rule.allowed.has(value)).then(|| format!("{shown}: it takes {text}"))
+        };
+        let refusals: Vec<_> = self.rules.iter().filter_map(refusal).collect();
+        if !refusals.is_empty() {
+            return Ok(Some(refusals.join("; ")));
+        }
+        for condition in &self.when {
+            match evaluate(condition, names) {
+                Ok(0.0) | Err(Wrong::Value(_)) => {
+                    return Ok(Some(format!("it takes shapes where {condition}")));
+                }
+                Ok(_) => {}
+                Err(Wrong::Text(why)) => return Err(format!("[takes] when `{condition}`: {why}")),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The nearest problem within what it takes of each parameter; conditions are not looked at.
+    /// `pick(n)` draws a number below `n`.
+    pub(super) fn fit(&self, problem: &mut Problem, pick: &mut dyn FnMut(u32) -> u32) {
+        for rule in &self.rules {
+            let value = problem.shape.get(rule.param.name).unwrap_or_default();
+            let fitting = match &rule.allowed {
+                allowed if allowed.has(value) => continue,
+                Allowed::Values(values) => values[pick(values.len() as u32) as usize],
+                Allowed::MultipleOf(n) => {
+                    let n = f64::from(*n);
+                    (value / n).ceil().max(1.0) * n
+                }
+            };
+            problem.set(rule.param, fitting);
+        }
+    }
+}
+
+impl Rule {
+    fn read(name: &str, taken: &Taken, kernel: &'static Kernel) -> Result<Self, String> {
+        let texts = taken.texts();
+        if kernel.state.iter().any(|p| p.is_called(name)) {
+            return Err(format!(
+                "{name} is state, which a condition may name: when = \"{name} <= 4\""
+            ));
+        }
+        let param = kernel.params.iter().find(|p| p.is_called(name)).ok_or_else(|| {
+            let known: Vec<_> = kernel.params.iter().map(|p| p.name).collect();
+            format!("{name} is no parameter of {}; it has {}", kernel.name, known.join(", "))
+        })?;
+        let multiple = match texts.as_slice() {
+            [text] => text.strip_prefix("multiple of "),
+            _ => None,
+        };
+        if let Some(n) = multiple {
+            if !matches!(param.kind, ParamKind::Dim { .. } | ParamKind::Start { .. }) {
+                return Err(format!("{name} = \"{}\": {name} is no size; list values", texts[0]));
+            }
+            let n: u32 = n.trim().parse().ok().filter(|n| *n > 0).ok_or_else(|| {
+                format!("{name} = \"{}\": expected `multiple of` and a whole number", texts[0])
+            })?;
+            let allowed = Allowed::MultipleOf(n);
+            return Ok(Self { param, allowed, text: format!("a multiple of {n}") });
+        }
+        if texts.is_empty() {
+            return Err(format!("{name} has no value"));
+        }
+        let base = kernel.default_problem();
+        let values = texts.iter().map(|text| {
+            let problem = kernel.parse_over(&base, &format!("{name}={text}"));
+            let problem = problem.map_err(|e| e.to_string())?;
+            Ok(problem.shape.get(param.name).unwrap_or_default())
+        });
+        let allowed = Allowed::Values(values.collect::<Result<_, String>>()?);
+        Ok(Self { param, allowed, text: texts.join(" or ") })
+    }
+}
+
+impl Allowed {
+    fn has(&self, value: f64) -> bool {
+        match self {
+            Allowed::Values(values) => values.contains(&value),
+            Allowed::MultipleOf(n) => value % f64::from(*n) == 0.0,
+        }
+    }
+}

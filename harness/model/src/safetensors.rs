@@ -1,0 +1,139 @@
+//! safetensors: the index over the bytes of one file.
+//!
+//! Accepted is what the `safetensors` crate accepts (an u64 length, a JSON header of tensors whose
+//! data follow each other without gap to the end of the file), less headers that name a tensor
+//! twice or whose sizes are beyond 2⁶³. What it refuses without saying which tensor is looked for
+//! here first, so that every message names one.
+
+use std::ops::Range;
+
+use ::safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+
+use super::json::{self, KeyError, Object};
+
+/// The crate's bound on a header, so that a length alone allocates nothing.
+const MAX_HEADER: u64 = 100_000_000;
+
+/// What is wrong with a safetensors file.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum SafetensorsError {
+    /// The header, or the file as a whole.
+    #[error("header: {why}")]
+    Header { why: String },
+    /// An entry of the header has a key missing or of a wrong type.
+    #[error("tensor `{name}`, {error}")]
+    Key { name: String, error: KeyError },
+    /// A tensor cannot be as the header says.
+    #[error("tensor `{name}`: {why}")]
+    Tensor { name: String, why: String },
+}
+
+/// A tensor as the header lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name, unique in the file.
+    pub name: String,
+    /// How its values are stored.
+    pub dtype: Dtype,
+    /// Slowest dimension first; the product of those that are not zero is below 2⁶³.
+    pub shape: Vec<u64>,
+    /// Its bytes in the file.
+    pub range: Range<usize>,
+}
+
+/// Reads and checks the header of a whole file; tensors come in the order of their data.
+///
+/// # Errors
+/// The first fault, with the tensor concerned.
+pub fn index(bytes: &[u8]) -> Result<Vec<Listed>, SafetensorsError> {
+    let header = |why: String| SafetensorsError::Header { why };
+    let (start, text) = header_text(bytes)?;
+    let value = json::parse(text).map_err(|e| header(format!("no valid JSON: {e}")))?;
+    check_entries(&value, bytes.len() - start)?;
+
+    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| header(e.to_string()))?;
+    let mut listed: Vec<Listed> = metadata
+        .tensors()
+        .into_iter()
+        .map(|(name, info)| Listed {
+            name,
+            dtype: info.dtype,
+            shape: info.shape.iter().map(|&n| n as u64).collect(),
+            // The crate held the offsets against the length of the file.
+            range: start + info.data_offsets.0..start + info.data_offsets.1,
+        })
+        .collect();
+    listed.sort_by(|a, b| (a.range.start, &a.name).cmp(&(b.range.start, &b.name)));
+    Ok(listed)
+}
+
+/// Where the data begin, and the bytes of the header before them.
+fn header_text(bytes: &[u8]) -> Result<(usize, &[u8]), SafetensorsError> {
+    let header = |why: String| SafetensorsError::Header { why };
+    let Some(len) = bytes.first_chunk::<8>().map(|b| u64::from_le_bytes(*b)) else {
+        return Err(header(format!("the file ends after {} bytes", bytes.len())));
+    };
+    let left = bytes.len() - 8;
+    if len > MAX_HEADER {
+        return Err(header(format!("{len} bytes are more than the {MAX_HEADER} allowed")));
+    }
+    let text = bytes[8..].get(..len as usize);
+    let text = text.ok_or_else(|| {
+        header(format!("{len} bytes are beyond the file: {left} left, it is cut or no safetensors"))
+    })?;
+    Ok((8 + text.len(), text))
+}
+
+fn check_entries(value: &Value, data: usize) -> Result<(), SafetensorsError> {
+    let of_header = |error: KeyError| SafetensorsError::Header { why: error.to_string() };
+    let root = Object::root(value).map_err(of_header)?;
+    let mut ranges = Vec::new();
+    for (name, entry) in root.iter().filter(|(name, _)| *name != "__metadata__") {
+        let wrong = |why: String| SafetensorsError::Tensor { name: name.clone(), why };
+        let at_key = |error| SafetensorsError::Key { name: name.clone(), error };
+        let entry = Object::root(entry).map_err(at_key)?;
+        let required = |key| at_key(entry.missing(key));
+        let dtype = entry.text("dtype").map_err(at_key)?.ok_or_else(|| required("dtype"))?;
+        let dtype: Dtype = serde_json::from_value(Value::from(dtype)).map_err(|_| {
+            at_key(entry.refused("dtype", "it is no type of safetensors that is known"))
+        })?;
+        let numbers = |key| -> Result<Vec<u64>, SafetensorsError> {
+            let array = entry.array(key).map_err(at_key)?.ok_or_else(|| required(key))?;
+            let all: Option<Vec<u64>> = array.iter().map(Value::as_u64).collect();
+            all.ok_or_else(|| at_key(entry.refused(key, "expected whole numbers of 64 bits")))
+        };
+        let shape = numbers("shape")?;
+        let offsets = numbers("data_offsets")?;
+        let &[start, end] = &offsets[..] else {
+            return Err(at_key(entry.refused("data_offsets", "expected two numbers")));
+        };
+        let present = shape.iter().filter(|&&n| n != 0);
+        let product = present.copied().try_fold(1u64, u64::checked_mul);
+        let bits = product
+            .filter(|&n| n < 1 << 63)
+            .and_then(|n| n.checked_mul(dtype.bitsize() as u64))
+            .ok_or_else(|| at_key(entry.refused("shape", "its size overflows")))?;
+        let bytes = if shape.contains(&0) { 0 } else { bits / 8 };
+        let span = end.checked_sub(start);
+        if span != Some(bytes) {
+            let why = format!("{bytes} bytes by type and shape, {start} to {end} by data_offsets");
+            return Err(wrong(why));
+        }
+        if end > data as u64 {
+            let why = format!("its data end at byte {end} of {data}: the file is cut");
+            return Err(wrong(why));
+        }
+        ranges.push((start, end, name));
+    }
+    ranges.sort_unstable();
+    for pair in ranges.windows(2) {
+        let [(_, end, first), (start, _, second)] = pair else { continue };
+        if start < end {
+            let why = format!("its data overlap those of `{first}`");
+            return Err(SafetensorsError::Tensor { name: (*second).clone(), why });
+        }
+    }
+    Ok(())
+}
