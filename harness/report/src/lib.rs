@@ -4,7 +4,6 @@ pub mod browser;
 pub mod cases;
 pub mod generation;
 pub mod html;
-pub mod llama_bench;
 pub mod trace;
 
 /// A row of comma-separated values, every one quoted, with the end of its line.
