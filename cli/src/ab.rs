@@ -6,7 +6,7 @@ use clap::Args;
 use lathe_harness::data::Ratio;
 use lathe_harness::data::Word;
 use lathe_harness::data::paired::{FEWEST_BLOCKS, Verdict, usable};
-use lathe_harness::data::record::{Ab, AbSide, Body, Flag, GoldenFile, Record};
+use lathe_harness::data::record::{Ab, AbSide, Body, Flag, Record};
 use lathe_harness::data::rng::Rng;
 use lathe_harness::data::stats;
 use lathe_harness::decode::{self, model::recorded_name};
@@ -16,8 +16,8 @@ use lathe_harness::judge::check::Case;
 use lathe_harness::measure::ab::{self, AbOptions};
 use lathe_harness::measure::{Bench, BenchOptions, environment};
 use lathe_harness::plan::select::{Hints, select};
-use lathe_harness::plan::user::{UserKernel, is_file};
-use lathe_harness::plan::{Plan, PlanError};
+use lathe_harness::plan::user::is_file;
+use lathe_harness::plan::{Plan, PlanError, Subject};
 use lathe_kernels::{Kernel, Problem};
 
 use super::Global;
@@ -27,21 +27,18 @@ use crate::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL, `decode` for whole steps, or FILE.toml with an [operation] of your own
+    /// KERNEL, or `decode` for whole steps
     kernel: String,
-    /// Of an operation of your own: the file that is judged against FILE.toml, as --b
-    #[arg(value_name = "FILE", conflicts_with_all = ["a", "b"])]
-    other: Option<String>,
     /// First side: VARIANT, `selected` for the one that decode takes, or [VARIANT=]FILE.wgsl, a
     /// file in that variant's place (else the first's); for `decode` KERNEL=VARIANT,
     /// KERNEL[/VARIANT]=FILE.wgsl, or weights=f16 (any type of `lathe quantize`) for weights
     /// converted while loading, beside weights=as_stored; or runs=off, runs=128x512 and so on, as
     /// --runs of decode
     #[arg(long, value_name = "VARIANT")]
-    a: Option<String>,
+    a: String,
     /// Second side, judged against the first
     #[arg(long, value_name = "VARIANT")]
-    b: Option<String>,
+    b: String,
     /// Shape; what is not named keeps the kernel's default, or is what the files take
     #[arg(long)]
     shape: Option<String>,
@@ -76,28 +73,8 @@ pub(super) struct Opts {
     allow_software: bool,
 }
 
-impl Opts {
-    /// Both sides as they are named. That of a user's operation is its own first side.
-    fn sides(&self) -> Result<[String; 2]> {
-        let own = is_file(&self.kernel).then_some(&self.kernel);
-        let (a, b) = (self.a.as_ref().or(own), self.b.as_ref().or(self.other.as_ref()));
-        match (&self.other, own, a, b) {
-            (Some(other), None, ..) => Err(Error::Usage(format!(
-                "{other}: name the sides with --a and --b; a second file alone goes with a TOML \
-                 that has an [operation]"
-            ))),
-            (.., Some(a), Some(b)) => Ok([a.clone(), b.clone()]),
-            (_, Some(own), ..) => {
-                Err(Error::Usage(format!("{own} against what? `lathe ab {own} OTHER.toml`")))
-            }
-            _ => Err(Error::Usage("`lathe ab` needs two sides: --a VARIANT --b VARIANT".into())),
-        }
-    }
-}
-
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let mut names = opts.sides()?;
-    let operation = super::operation(Some(&opts.kernel))?;
+    let mut names = [opts.a.clone(), opts.b.clone()];
     let gpu = Arc::new(global.open()?);
     super::refuse_software(&gpu, opts.allow_software, "a speed verdict", "runs")?;
     super::refuse_overwriting(opts.save.as_ref())?;
@@ -110,7 +87,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         options.time_out = std::time::Duration::from_secs(seconds);
     }
     let (mut own_tolerance, mut one_shape) = (false, opts.one_shape);
-    let (mut golden, mut same_inputs) = (None, false);
     let (shape, mixed, verified, sides, outcome) = if opts.kernel == "decode" {
         if opts.shape.is_some() {
             return Err(Error::Usage("--shape does not go with `ab decode`".into()));
@@ -129,45 +105,33 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             decode::ab::decode(&gpu, model, sides, &options, !opts.no_verify)?;
         (recorded_name(model), is_file(sides[0]) != is_file(sides[1]), verified, None, outcome)
     } else {
-        let operation = operation.as_ref();
-        let (kernel, problem) = match operation {
-            Some(own) => (own.kernel, super::shapes::known_one(own, opts.shape.as_deref())?),
-            None => {
-                let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-                let problem = super::shapes::one(kernel, opts.shape.as_deref())?;
-                (kernel, within_files(kernel, problem, opts, &names, &gpu)?)
-            }
-        };
-        for name in names.iter_mut().filter(|name| *name == SELECTED) {
-            *name = selected(kernel, &problem, &gpu)?;
+        let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
+        let mut files = [None, None];
+        for (name, file) in names.iter().zip(&mut files).filter(|(name, _)| is_file(name)) {
+            *file = Some(super::subject(kernel, name)?);
         }
-        let sides = [super::place(kernel, &names[0])?, super::place(kernel, &names[1])?];
+        let problem = super::shapes::one(kernel, opts.shape.as_deref())?;
+        let problem = within_files(problem, opts, &files, &gpu)?;
         let mut outside = [None, None];
-        for ((variant, file), outside) in sides.iter().zip(&mut outside) {
-            if let Some(file) = file {
-                let (timed, place) = (std::slice::from_ref(&problem), (kernel, *variant));
-                let how = (opts.tolerate, opts.one_shape);
-                let others = super::check_others(&gpu, place, file, timed, how, operation)?;
-                one_shape |= others.checked == 0;
-                *outside = others.outside;
-                // Both sides were judged on as many as either takes.
-                let before = golden.as_ref().map_or(usize::MAX, |golden: &GoldenFile| golden.cases);
-                golden = operation.map(|own| GoldenFile {
-                    hash: own.golden.hash().to_owned(),
-                    cases: others.golden_cases.min(before),
-                });
-                same_inputs = operation.is_some_and(|own| own.golden.draws(&problem.shape) == 1);
+        let mut sides = Vec::new();
+        for ((name, file), outside) in names.iter_mut().zip(files).zip(&mut outside) {
+            if name == SELECTED {
+                *name = selected(kernel, &problem, &gpu)?;
             }
+            let mut side = match file {
+                Some(file) => file,
+                None => super::subject(kernel, name)?,
+            };
+            (side.lenient, side.one_shape) = (opts.tolerate, opts.one_shape);
+            *outside = super::check_others(&gpu, &mut side, std::slice::from_ref(&problem))?;
+            one_shape |= side.one_shape;
+            sides.push(side);
         }
         let mut bench_options = BenchOptions::of(&gpu);
         bench_options.seed = opts.seed.unwrap_or(bench_options.seed);
         environment.seed = Some(bench_options.seed);
         let plan = |side: usize| -> Result<Plan> {
-            let (variant, file) = &sides[side];
-            let plan =
-                super::plan_of(kernel, variant, &problem, &gpu.caps, file.as_deref(), operation);
-            let plan = plan.map(|plan| Plan { lenient: opts.tolerate, ..plan });
-            plan.map_err(|e| match e {
+            sides[side].plan(&problem, &gpu.caps).map_err(|e| match e {
                 PlanError::Unavailable(reason) => Error::Unavailable {
                     what: format!("{}/{}", kernel.name, names[side]),
                     adapter: gpu.adapter.name.clone(),
@@ -179,7 +143,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let rotate = bench_options.rotate_bytes;
         let plans = [plan(0)?, plan(1)?];
         let mixed = plans[0].built_in != plans[1].built_in;
-        own_tolerance = plans.iter().any(|plan| plan.tolerated.is_some());
+        own_tolerance = sides.iter().any(Subject::has_tolerance);
         // Each side has pipelines of its own, also where both are the same code, and a coin says
         // which is compiled and laid out first.
         let b_first = Rng::fresh().below(2) == 1;
@@ -203,15 +167,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let ab::Outcome { comparison, blocks, throttled, drift, mut flags } = outcome;
     flags.extend(one_shape.then_some(Flag::OneShape));
     flags.extend(own_tolerance.then_some(Flag::OwnTolerance));
-    flags.extend(golden.is_some().then_some(Flag::GoldenCasesAlone));
-    flags.extend(same_inputs.then_some(Flag::SameInputs));
     let wrong = sides.iter().flatten().any(|side| side.outside.is_some());
     flags.extend(wrong.then_some(Flag::WrongByALittle));
     environment.canary_drift = drift;
     let (a_side, b_side) = sides.map(|[a, b]| (a, b)).unzip();
     let median = |times: Vec<f64>| stats::summarise(&times).median;
     let body = Ab {
-        kernel: operation.map_or_else(|| opts.kernel.clone(), |own| own.kernel.name.to_owned()),
+        kernel: opts.kernel.clone(),
         shape,
         a: names[0].clone(),
         b: names[1].clone(),
@@ -228,7 +190,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         indifference: comparison.indifference,
         confidence: Some(options.paired.confidence),
         verified,
-        golden,
         flags: flags.into_iter().map(Into::into).collect(),
         throttled,
         blocks: comparison.blocks,
@@ -253,18 +214,15 @@ fn selected(kernel: &'static Kernel, problem: &Problem, gpu: &Gpu) -> Result<Str
 
 /// What `--shape` does not name, moved into what the sides that are files take.
 fn within_files(
-    kernel: &'static Kernel,
     problem: Problem,
     opts: &Opts,
-    names: &[String; 2],
+    files: &[Option<Subject>; 2],
     gpu: &Gpu,
 ) -> Result<Problem> {
     let (mut moved, text) = (vec![problem], opts.shape.as_deref().unwrap_or_default());
-    for name in names.iter().filter(|name| *name != SELECTED) {
-        let (_, Some(file)) = super::place(kernel, name)? else { continue };
-        let file = UserKernel::read(&file, kernel).map_err(PlanError::into_usage)?;
+    for file in files.iter().flatten() {
         // What it does not take anywhere near is said when it is planned.
-        moved = super::shapes::filled(kernel, moved, text, &file, &gpu.caps)?;
+        moved = super::shapes::filled(moved, text, file, &gpu.caps)?;
     }
     Ok(moved.swap_remove(0))
 }
@@ -374,9 +332,6 @@ fn print(ab: &Ab) {
     };
     let said = format!("B is {} {over} ({rests_on}; {how})", ab.verdict);
     out::verdict(tone, &said);
-    if let Some(golden) = &ab.golden {
-        outln!("{golden}");
-    }
     if ab.throttled > 0 {
         outln!("{} blocks dropped: the driver held the clocks down", ab.throttled);
     }

@@ -12,13 +12,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use lathe_harness::data::record::{Bench, BenchCase, Body, Environment, Record, StageTiming};
 use lathe_harness::data::shard::Shard;
 use lathe_harness::error::{Error, Result};
-use lathe_harness::measure::{BenchOptions, Outcome, Planned, Session};
+use lathe_harness::measure::{BenchOptions, Outcome, Session};
 use lathe_harness::plan::select::{Hints, select};
 use lathe_harness::plan::tuned::{Store, Tuned};
-use lathe_harness::plan::user::{Operation, UserKernel, is_file};
-use lathe_harness::plan::{Plan, PlanError};
+use lathe_harness::plan::{Plan, PlanError, Subject};
 use lathe_harness::report::cases as rows;
-use lathe_kernels::{Kernel, KernelVariant, Problem};
+use lathe_kernels::Problem;
 
 use super::Global;
 use super::out;
@@ -64,7 +63,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 
 #[derive(Debug, Args)]
 struct KernelOpts {
-    /// KERNEL or KERNEL/VARIANT, or FILE.toml with an [operation] of your own; all without
+    /// KERNEL or KERNEL/VARIANT; all without
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
     /// Of every shape only the variant that decoding would select
@@ -121,9 +120,8 @@ struct KernelOpts {
 }
 
 fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
-    let target = opts.targets.first().map(String::as_str);
-    let watched = super::watched(global, opts.watch, opts.wgsl.as_deref(), target)?;
-    if opts.one_shape && opts.wgsl.is_none() && !target.is_some_and(is_file) {
+    let watched = super::watched(global, opts.watch, opts.wgsl.as_deref())?;
+    if opts.one_shape && opts.wgsl.is_none() {
         return Err(Error::Usage("--one-shape needs a file of yours: --wgsl FILE".into()));
     }
     if opts.all_adapters {
@@ -142,24 +140,16 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     session.options.seed = opts.seed.unwrap_or(session.options.seed);
     session.options.overlapped = opts.overlapped;
     session.options.stages = opts.stages;
-    super::watch(&watched, || once(global, opts, session))
+    super::watch(watched, || once(global, opts, session))
 }
 
 fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()> {
     let mut named = Vec::new();
     for target in &opts.targets {
-        match super::operation(Some(target))? {
-            Some(own) => named.push((own.kernel, own.kernel.variants.iter().collect(), Some(own))),
-            None => named.extend(unowned(super::named(Some(target))?)),
-        }
+        named.extend(super::named(Some(target))?);
     }
     if opts.targets.is_empty() {
-        named.extend(unowned(super::named(None)?));
-    }
-    if opts.selected && named.iter().any(|(_, _, operation)| operation.is_some()) {
-        return Err(Error::Usage(
-            "--selected is of Lathe's own kernels: nothing selects among files".into(),
-        ));
+        named = super::named(None)?;
     }
     if opts.wgsl.is_some() && named.len() != 1 {
         return Err(Error::Usage("--wgsl needs a KERNEL".into()));
@@ -174,22 +164,19 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     let tuned = opts.selected.then_some(tuned);
     let (mut planned, mut unavailable) = (Vec::new(), Vec::new());
     let mut units = 0;
-    for (kernel, variants, operation) in named {
-        let operation = operation.as_ref();
-        let problems = match (&opts.shape, operation) {
-            (Some(text), Some(own)) => super::shapes::known(own, text)?,
-            (Some(text), None) => {
+    for (kernel, variants) in named {
+        // A file stands in the place of one variant.
+        let mut subjects: Vec<_> = match &opts.wgsl {
+            Some(file) => vec![super::compiled(kernel, variants[0], file)?],
+            None => variants.into_iter().map(|v| Subject::of(kernel, v)).collect(),
+        };
+        let problems = match &opts.shape {
+            Some(text) => {
                 let problems = super::shapes::all(kernel, text)?;
-                match &opts.wgsl {
-                    Some(file) => {
-                        let file = UserKernel::read(file, kernel).map_err(PlanError::into_usage)?;
-                        super::shapes::filled(kernel, problems, text, &file, &session.gpu.caps)?
-                    }
-                    None => problems,
-                }
+                super::shapes::filled(problems, text, &subjects[0], &session.gpu.caps)?
             }
-            (None, _) if opts.first => vec![kernel.default_problem()],
-            (None, _) => kernel.bench(),
+            None if opts.first => vec![kernel.default_problem()],
+            None => kernel.bench(),
         };
         // All variants of a shape are of one shard: they are compared with each other.
         let before = units;
@@ -202,27 +189,13 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         if problems.is_empty() {
             continue;
         }
-        // A file stands in the place of one variant.
-        let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
-        let (mut one_shape, mut golden_cases) = (opts.one_shape, None);
-        let file = opts.wgsl.as_deref().or(operation.map(Operation::path));
-        if let Some(file) = file {
-            let (gpu, how) = (&session.gpu, (false, opts.one_shape));
-            let others =
-                super::check_others(gpu, (kernel, places[0]), file, &problems, how, operation)?;
-            one_shape |= others.checked == 0;
-            golden_cases = operation.map(|_| others.golden_cases);
+        for subject in &mut subjects {
+            subject.one_shape = opts.one_shape;
+            super::check_others(&session.gpu, subject, &problems)?;
         }
         for problem in problems {
-            let what = (kernel, places, operation);
-            let plans = plans(opts, session, tuned.as_ref(), what, &problem, &mut unavailable)?;
-            planned.extend(plans.into_iter().map(|(plan, is_tuned)| Planned {
-                problem: problem.clone(),
-                plan,
-                is_tuned,
-                one_shape,
-                golden_cases,
-            }));
+            let plans = plans(session, tuned.as_ref(), &subjects, &problem, &mut unavailable)?;
+            planned.extend(plans.into_iter().map(|plan| (plan, problem.clone())));
         }
     }
     if let Some(shard) = opts.shard {
@@ -292,39 +265,30 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     }
 }
 
-/// What is timed: a kernel, its variants, and the operation where that is the user's own.
-type Target = (&'static Kernel, Vec<&'static KernelVariant>, Option<Operation>);
-
-/// Lathe's own kernels among targets.
-fn unowned(named: Vec<super::Named>) -> impl Iterator<Item = Target> {
-    named.into_iter().map(|(kernel, variants)| (kernel, variants, None))
-}
-
-/// Plans of a problem: of each variant, or of what decoding would take of these; each with whether
-/// it is a tuned choice. Why others cannot run here is added to `unavailable`.
+/// Plans of a problem: of each variant or file, or of what decoding would take of these. Why others
+/// cannot run here is added to `unavailable`.
 fn plans(
-    opts: &KernelOpts,
     session: &Session,
     tuned: Option<&Tuned>,
-    (kernel, places, operation): (&'static Kernel, &[&'static KernelVariant], Option<&Operation>),
+    subjects: &[Subject],
     problem: &Problem,
     unavailable: &mut Vec<String>,
-) -> Result<Vec<(Plan, bool)>> {
-    let (caps, shape) = (&session.gpu.caps, &problem.shape);
+) -> Result<Vec<Plan>> {
+    let (caps, shape, kernel) = (&session.gpu.caps, &problem.shape, subjects[0].kernel);
     if let Some(tuned) = tuned {
         let selection = select(kernel, shape, caps, &Hints::new(), Some(tuned))
             .map_err(|e| Error::Usage(e.to_string()))?;
         tracing::info!("{} {}: {}", kernel.name, selection.plan.variant, selection.why);
-        let is_asked = places.iter().any(|v| v.name == selection.plan.variant);
-        return Ok(Vec::from_iter(is_asked.then_some((selection.plan, selection.tuned))));
+        let is_asked = subjects.iter().any(|s| s.variant.name == selection.plan.variant);
+        return Ok(Vec::from_iter(is_asked.then_some(selection.plan)));
     }
     let mut plans = Vec::new();
-    for variant in places {
-        match super::plan_of(kernel, variant, problem, caps, opts.wgsl.as_deref(), operation) {
-            Ok(plan) => plans.push((plan, false)),
+    for subject in subjects {
+        match subject.plan(problem, caps) {
+            Ok(plan) => plans.push(plan),
             Err(PlanError::Unavailable(reason)) => {
-                let text = kernel.show_brief(problem);
-                unavailable.push(format!("{}/{} {text}: {reason}", kernel.name, variant.name));
+                let (name, text) = (subject.variant.name, kernel.show_brief(problem));
+                unavailable.push(format!("{}/{name} {text}: {reason}", kernel.name));
             }
             Err(e) => return Err(e.into_usage()),
         }
@@ -463,9 +427,6 @@ fn print_kernel(cases: &[BenchCase], environment: &Environment, format: Format) 
         let stages: Vec<_> = c.stages.iter().map(stage).collect();
         if !stages.is_empty() {
             notes.push(format!("{}: each dispatch alone: {}", name.trim_end(), stages.join(", ")));
-        }
-        if let Some(golden) = &c.golden {
-            notes.push(format!("{}: {golden}", name.trim_end()));
         }
         if !c.flags.is_empty() {
             let flags: Vec<_> = c.flags.iter().map(ToString::to_string).collect();

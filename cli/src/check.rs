@@ -7,16 +7,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clap::Args;
 use lathe_harness::data::AdapterSummary;
-use lathe_harness::data::record::GoldenFile;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines};
-use lathe_harness::judge::check::{
-    Case, CaseResult, Verdict, check, check_plan, sweep, sweep_within,
-};
+use lathe_harness::judge::check::{Case, CaseResult, Verdict, check, sweep_within};
 use lathe_harness::measure::{Bench, BenchOptions, Temperature};
-use lathe_harness::plan::user::{Operation, UserKernel, files_of, reflected};
-use lathe_harness::plan::{Plan, PlanError};
-use lathe_kernels::{Kernel, KernelBinding, KernelVariant, Problem, Role};
+use lathe_harness::plan::{Plan, PlanError, Subject};
+use lathe_kernels::{KernelBinding, Problem, Role};
 use serde::Serialize;
 
 use super::Global;
@@ -25,7 +21,7 @@ use crate::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL or KERNEL/VARIANT, or FILE.toml with an [operation] of your own; all without
+    /// KERNEL or KERNEL/VARIANT; all without
     target: Option<String>,
     /// Random shapes a variant, besides the kernel's fixed cases
     #[arg(long, default_value_t = 16)]
@@ -50,8 +46,8 @@ pub(super) struct Opts {
     watch: bool,
 }
 
-/// One case to come: kernel, variant, shape, seed.
-type Work = (&'static Kernel, &'static KernelVariant, Problem, u64);
+/// Cases to come of a variant or a file, each with its seed.
+type Work = (Subject, Vec<(Problem, u64)>);
 
 #[derive(Serialize)]
 struct Report {
@@ -66,87 +62,64 @@ struct Report {
     /// A user's file was held to the tolerance of its mapping.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     own_tolerance: bool,
-    /// What an operation of the user's own is held against.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    golden: Option<GoldenFile>,
     cases: Vec<CaseResult>,
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let target = opts.target.as_deref();
-    let watched = super::watched(global, opts.watch, opts.wgsl.as_deref(), target)?;
+    let watched = super::watched(global, opts.watch, opts.wgsl.as_deref())?;
     let gpu = Arc::new(global.open()?);
-    super::watch(&watched, || once(global, opts, &gpu))
+    super::watch(watched, || once(global, opts, &gpu))
 }
 
 fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
-    let operation = super::operation(opts.target.as_deref())?;
-    let named = match &operation {
-        Some(own) => vec![(own.kernel, own.kernel.variants.iter().collect())],
-        None => super::named(opts.target.as_deref())?,
-    };
+    let named = super::named(opts.target.as_deref())?;
     if (opts.shape.is_some() || opts.wgsl.is_some()) && named.len() != 1 {
         return Err(Error::Usage("--shape and --wgsl need a KERNEL".into()));
     }
-    let file = match (&opts.wgsl, &operation) {
-        (path, Some(own)) => Some(UserKernel::of(path.as_deref().unwrap_or(own.path()), own)),
-        (Some(path), None) => Some(UserKernel::read(path, named[0].0)),
-        (None, None) => None,
-    };
-    let file = file.transpose().map_err(PlanError::into_usage)?;
     let mut work: Vec<Work> = Vec::new();
     for (kernel, variants) in named {
-        let seeded =
-            |problems: Vec<Problem>| problems.into_iter().map(|p| (p, opts.seed)).collect();
-        let problems = match (&opts.shape, &file) {
-            (Some(text), file) => seeded(match (&operation, file) {
-                (Some(own), _) => super::shapes::known(own, text)?,
-                (None, Some(file)) => {
-                    let problems = super::shapes::all(kernel, text)?;
-                    super::shapes::filled(kernel, problems, text, file, &gpu.caps)?
-                }
-                (None, None) => super::shapes::all(kernel, text)?,
-            }),
-            (None, _) if operation.is_some() => seeded(kernel.cases()),
-            (None, Some(file)) if file.is_choosy() => {
-                sweep_within(kernel, file, &gpu.caps, opts.cases, opts.seed)
-            }
-            (None, _) => sweep(kernel, opts.cases, opts.seed),
+        let subjects = match &opts.wgsl {
+            Some(file) => vec![super::compiled(kernel, variants[0], file)?],
+            None => variants.into_iter().map(|v| Subject::of(kernel, v)).collect(),
         };
-        let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
-        for variant in places {
-            work.extend(
-                problems.iter().map(|(problem, seed)| (kernel, *variant, problem.clone(), *seed)),
-            );
+        for subject in subjects {
+            let problems = match &opts.shape {
+                Some(text) => {
+                    let problems = super::shapes::all(kernel, text)?;
+                    let problems = super::shapes::filled(problems, text, &subject, &gpu.caps)?;
+                    problems.into_iter().map(|problem| (problem, opts.seed)).collect()
+                }
+                None => sweep_within(&subject, &gpu.caps, opts.cases, opts.seed),
+            };
+            work.push((subject, problems));
         }
     }
-    let bar = global.progress(work.len() as u64, "checking", false);
-    // Pipelines of a variant are asked for again by its other shapes only.
-    let runs: Vec<_> = work.chunk_by(|a, b| (a.0.name, a.1.name) == (b.0.name, b.1.name)).collect();
+    let total: usize = work.iter().map(|(_, problems)| problems.len()).sum();
+    let bar = global.progress(total as u64, "checking", false);
     let stop = AtomicBool::new(false);
-    let cases: Vec<Vec<CaseResult>> = side_by_side(global, gpu, &runs, |gpu, run| {
-        let pipelines = Pipelines::default();
-        let mut cases = Vec::with_capacity(run.len());
-        for (kernel, variant, problem, seed) in *run {
-            if stop.load(Ordering::Relaxed) {
-                break;
+    let cases: Vec<Vec<CaseResult>> =
+        side_by_side(global, gpu, &work, |gpu, (subject, problems)| {
+            // Pipelines of a variant are asked for again by its other shapes only.
+            let pipelines = Pipelines::default();
+            let mut cases = Vec::with_capacity(problems.len());
+            for (problem, seed) in problems {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let case = check(gpu, &pipelines, subject, problem, *seed)?;
+                bar.inc(1);
+                if opts.fail_fast && matches!(case.verdict, Verdict::Failed { .. }) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                cases.push(case);
             }
-            let case = match &file {
-                Some(file) => check_file(gpu, &pipelines, (kernel, variant), problem, *seed, file),
-                None => check(gpu, &pipelines, kernel, variant, problem, *seed),
-            }?;
-            bar.inc(1);
-            if opts.fail_fast && matches!(case.verdict, Verdict::Failed { .. }) {
-                stop.store(true, Ordering::Relaxed);
-            }
-            cases.push(case);
-        }
-        Ok(cases)
-    })?;
+            Ok(cases)
+        })?;
     let mut cases: Vec<CaseResult> = cases.into_iter().flatten().collect();
-    let not_run = work.len() - cases.len();
-    if let Some(file) = file.as_ref().filter(|_| !stop.load(Ordering::Relaxed)) {
-        repeat(gpu, file, &work, &mut cases, opts.fail_fast)?;
+    let not_run = total - cases.len();
+    let file = work.iter().find(|(subject, _)| subject.path().is_some());
+    if let Some((file, problems)) = file.filter(|_| !stop.load(Ordering::Relaxed)) {
+        repeat(gpu, file, problems, &mut cases, opts.fail_fast)?;
     }
     bar.finish_and_clear();
     let count = |f: fn(&Verdict) -> bool| cases.iter().filter(|c| f(&c.verdict)).count();
@@ -158,11 +131,11 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         failed: count(|v| matches!(v, Verdict::Failed { .. })),
         unavailable: count(|v| matches!(v, Verdict::Unavailable { .. })),
         not_run,
-        own_tolerance: file.as_ref().is_some_and(UserKernel::has_tolerance),
-        golden: golden(operation.as_ref(), &cases),
+        own_tolerance: file.is_some_and(|(file, _)| file.has_tolerance()),
         cases,
     };
-    global.print(&report, || print(&report, gpu.checks));
+    let has_loops = file.is_none_or(|(file, _)| file.has_loops());
+    global.print(&report, || print(&report, gpu.checks, has_loops));
     match report.failed {
         0 if report.passed == 0 => Err(Error::Unavailable {
             what: opts.target.clone().unwrap_or_else(|| "every variant".into()),
@@ -178,19 +151,6 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         0 => Ok(()),
         n => Err(Error::CheckFailed(format!("{n} of {} cases failed", report.cases.len()))),
     }
-}
-
-/// The golden file that judged, and how many cases of it did.
-fn golden(operation: Option<&Operation>, results: &[CaseResult]) -> Option<GoldenFile> {
-    let Operation { kernel, golden, .. } = operation?;
-    let ran = |problem: &Problem| {
-        let shape = kernel.show(problem);
-        let judged = |c: &&CaseResult| !matches!(c.verdict, Verdict::Unavailable { .. });
-        results.iter().filter(judged).any(|c| c.shape == shape)
-    };
-    let problems = kernel.cases().into_iter().filter(ran);
-    let cases = problems.map(|problem| golden.draws(&problem.shape)).sum();
-    Some(GoldenFile { hash: golden.hash().to_owned(), cases })
 }
 
 /// Most devices at once.
@@ -238,34 +198,6 @@ fn side_by_side<R: Sync, T: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-fn check_file(
-    gpu: &Arc<Gpu>,
-    pipelines: &Pipelines,
-    (kernel, variant): (&'static Kernel, &'static KernelVariant),
-    problem: &Problem,
-    seed: u64,
-    file: &UserKernel,
-) -> Result<CaseResult> {
-    let shown = file.path().display().to_string();
-    let verdict = match file.plan(variant, problem, &gpu.caps) {
-        Ok(plan) => check_plan(gpu, pipelines, plan, problem, seed)?,
-        Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
-        Err(PlanError::Shape(reason)) => Verdict::broken(reason),
-        Err(PlanError::Reflect(e)) => return Err(e.into()),
-    };
-    // The only variant of an operation of the user's own is named as its mapping.
-    let operation = file.is_golden().then(|| variant.name.to_owned());
-    Ok(CaseResult {
-        kernel: kernel.name.into(),
-        variant: if operation.is_some() { shown.clone() } else { variant.name.into() },
-        wgsl: Some(shown),
-        operation,
-        shape: kernel.show(problem),
-        seed,
-        verdict,
-    })
-}
-
 /// Cases of a file that are run over and over: from the largest on, evenly by what they take.
 const REPEATED: usize = 4;
 
@@ -291,23 +223,23 @@ const RUNS: u64 = 3;
 /// told so.
 fn repeat(
     gpu: &Arc<Gpu>,
-    file: &UserKernel,
-    work: &[Work],
+    file: &Subject,
+    problems: &[(Problem, u64)],
     results: &mut [CaseResult],
     fail_fast: bool,
 ) -> Result<()> {
+    let kernel = file.kernel;
     let effort = |i: usize| {
-        let (kernel, _, problem, _) = &work[i];
-        let cost = kernel.cost(problem);
+        let cost = kernel.cost(&problems[i].0);
         cost.bytes + cost.flops
     };
     let length = |i: usize| {
-        let (kernel, _, problem, _) = &work[i];
+        let problem = &problems[i].0;
         let written = |b: &&KernelBinding| matches!(b.role, Role::Output | Role::InOut);
         kernel.bindings.iter().filter(written).map(|b| b.len(problem)).max().unwrap_or(0)
     };
     let passed = |i: &usize| matches!(results[*i].verdict, Verdict::Passed { .. });
-    let mut passed: Vec<usize> = (0..work.len()).filter(passed).collect();
+    let mut passed: Vec<usize> = (0..problems.len()).filter(passed).collect();
     let least = passed.iter().map(|i| length(*i)).max().unwrap_or(0).min(RESULTS);
     passed.retain(|i| length(*i) >= least);
     passed.sort_by(|a, b| effort(*b).total_cmp(&effort(*a)));
@@ -326,10 +258,10 @@ fn repeat(
         if ran == wanted {
             break;
         }
-        let (_, variant, problem, seed) = &work[i];
+        let (problem, seed) = &problems[i];
         let mut wrong = None;
         for nth in 0..RUNS {
-            let plan = file.plan(variant, problem, &gpu.caps).map_err(PlanError::into_usage)?;
+            let plan = file.plan(problem, &gpu.caps).map_err(PlanError::into_usage)?;
             match run_over_and_over(gpu, plan, problem, seed.wrapping_add(nth)) {
                 Err(Error::CheckFailed(reason)) => wrong = Some(reason),
                 Err(e @ (Error::Unavailable { .. } | Error::Memory(_))) => {
@@ -373,18 +305,10 @@ fn file_name(case: &CaseResult) -> Option<&str> {
     Path::new(case.wgsl.as_deref()?).file_name()?.to_str()
 }
 
-/// Whether a case failed whose text has a loop.
-fn may_go_round_too_often(case: &CaseResult) -> bool {
-    let files = case.wgsl.as_deref().map_or_else(Vec::new, |file| files_of(Path::new(file)));
-    let texts: Vec<_> = files.iter().filter_map(|file| reflected(file).ok()).collect();
-    matches!(case.verdict, Verdict::Failed { .. })
-        && (texts.is_empty() || texts.iter().any(|(_, text)| text.has_loops()))
-}
-
 /// Failures of a variant that are shown one by one.
 const SHOWN: usize = 8;
 
-fn print(report: &Report, checks: Checks) {
+fn print(report: &Report, checks: Checks, has_loops: bool) {
     let mut t = table::table(
         &["kernel, variant", "passed", "failed", "n/a", "NMSE", "of bound"],
         &[1, 2, 3, 4, 5],
@@ -424,9 +348,6 @@ fn print(report: &Report, checks: Checks) {
     if report.own_tolerance {
         outln!("held to the tolerance of its mapping, not to the variant's");
     }
-    if let Some(golden) = &report.golden {
-        outln!("{golden}");
-    }
     let mut reasons: Vec<String> = Vec::new();
     let mut failures: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for case in &report.cases {
@@ -451,7 +372,7 @@ fn print(report: &Report, checks: Checks) {
     for ((kernel, variant), failed) in failures.into_iter().filter(|(_, failed)| *failed > SHOWN) {
         outln!("{kernel}/{variant}: {} more failed; --json has them all", failed - SHOWN);
     }
-    if report.adapter.name.contains("llvmpipe") && report.cases.iter().any(may_go_round_too_often) {
+    if report.adapter.name.contains("llvmpipe") && report.failed > 0 && has_loops {
         outln!(
             "llvmpipe ends the loops of an invocation after 65535 rounds without an error \
              (docs/findings/llvmpipe-ends-long-loops.md): a kernel that goes round more often may \

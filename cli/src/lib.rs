@@ -44,10 +44,10 @@ use lathe_harness::data::record::Record;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
 use lathe_harness::gpu::{Checks, Gpu};
-use lathe_harness::judge::check::{Others, like};
-use lathe_harness::plan::user::{Operation, UserKernel, files_of, is_file};
-use lathe_harness::plan::{Plan, PlanError};
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
+use lathe_harness::judge;
+use lathe_harness::plan::user::{files_of, is_file};
+use lathe_harness::plan::{PlanError, Subject};
+use lathe_kernels::{Kernel, KernelVariant, Problem};
 use out::Stream;
 use serde::Serialize;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -329,59 +329,19 @@ fn chunk(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The files to watch; none where that is not asked for.
+/// The file to watch; none where that is not asked for.
 fn watched<'a>(
     global: &Global,
     is_asked: bool,
-    wgsl: Option<&'a Path>,
-    target: Option<&'a str>,
-) -> Result<Vec<&'a Path>> {
-    if !is_asked {
-        return Ok(Vec::new());
-    }
+    file: Option<&'a Path>,
+) -> Result<Option<&'a Path>> {
     let refuse = |why: &str| Err(Error::Usage(why.into()));
-    let target = target.filter(|target| is_file(target)).map(Path::new);
-    let files: Vec<_> = wgsl.into_iter().chain(target).collect();
-    match files.is_empty() {
+    match file {
+        _ if !is_asked => Ok(None),
         _ if global.json => refuse("--watch prints again and again, --json one document"),
-        true => refuse("--watch needs a file of yours: --wgsl FILE, or a TOML with an [operation]"),
-        false => Ok(files),
+        None => refuse("--watch needs a file of yours: --wgsl FILE"),
+        file => Ok(file),
     }
-}
-
-/// The plan of a variant, or of a file that stands in its place or implements an operation of the
-/// user's own.
-fn plan_of(
-    kernel: &'static Kernel,
-    variant: &'static KernelVariant,
-    problem: &Problem,
-    caps: &Capabilities,
-    file: Option<&Path>,
-    operation: Option<&Operation>,
-) -> Result<Plan, PlanError> {
-    match (file, operation) {
-        (None, None) => Plan::of(kernel, variant, &problem.shape, caps),
-        (Some(path), None) => UserKernel::read(path, kernel)?.plan(variant, problem, caps),
-        (path, Some(operation)) => {
-            let path = path.unwrap_or(operation.path());
-            UserKernel::of(path, operation)?.plan(variant, problem, caps)
-        }
-    }
-}
-
-/// An operation of the user's own, where a mapping stands in a kernel's place.
-fn operation(target: Option<&str>) -> Result<Option<Operation>> {
-    let Some(path) = target.filter(|target| is_file(target)).map(Path::new) else {
-        return Ok(None);
-    };
-    if path.extension().is_some_and(|e| e == "wgsl") {
-        let shown = path.display();
-        return Err(Error::Usage(format!(
-            "{shown}: name the kernel in whose place it stands, and the file with --wgsl; of an \
-             operation of your own name the TOML that has its [operation]"
-        )));
-    }
-    Operation::read(path).map(Some).map_err(PlanError::into_usage)
 }
 
 /// Refuses `what` of a software adapter, unless that is allowed; `does` says what then happens.
@@ -434,72 +394,64 @@ fn write_page(path: &Path, page: &str) -> Result<()> {
     files::replace(path, page.as_bytes()).map_err(Error::io(path))
 }
 
-/// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, and the file that stands in its place.
+/// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, or the file that stands in its place.
 /// Alone a file stands in that of the first.
-fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant, Option<PathBuf>)> {
+fn subject(kernel: &'static Kernel, text: &str) -> Result<Subject> {
     let variant = |name: &str| -> Result<&'static KernelVariant> {
         let mut found = named(Some(&format!("{}/{name}", kernel.name)))?;
         Ok(found.swap_remove(0).1.swap_remove(0))
     };
     if !is_file(text) {
-        return Ok((variant(text)?, None));
+        return Ok(Subject::of(kernel, variant(text)?));
     }
     match text.split_once('=') {
         // A file's own name may have one.
-        Some((name, file)) if !Path::new(text).exists() => Ok((variant(name)?, Some(file.into()))),
-        _ => Ok((&kernel.variants[0], Some(text.into()))),
+        Some((name, file)) if !Path::new(text).exists() => {
+            compiled(kernel, variant(name)?, Path::new(file))
+        }
+        _ => compiled(kernel, &kernel.variants[0], Path::new(text)),
     }
 }
 
-/// Checks a file on shapes other than those it is to be timed on, unless it is for `one_shape`; of
-/// an operation of the user's own on all cases of its golden file, or those of the timed shapes.
+/// A user's file in the place of a variant.
+fn compiled(
+    kernel: &'static Kernel,
+    variant: &'static KernelVariant,
+    file: &Path,
+) -> Result<Subject> {
+    Subject::compile(file, kernel, variant).map_err(PlanError::into_usage)
+}
+
+/// Checks a file on shapes other than those that are to be timed, unless it is for these alone.
+/// Returns what is wrong by a little there, where that is let pass.
 fn check_others(
     gpu: &std::sync::Arc<Gpu>,
-    (kernel, variant): (&'static Kernel, &'static KernelVariant),
-    file: &Path,
+    file: &mut Subject,
     timed: &[Problem],
-    (lenient, one_shape): (bool, bool),
-    operation: Option<&Operation>,
-) -> Result<Others> {
-    let plan = |problem: &Problem| {
-        let plan = plan_of(kernel, variant, problem, &gpu.caps, Some(file), operation)?;
-        Ok(Plan { lenient, ..plan })
-    };
-    let shapes = match operation {
-        Some(_) if one_shape => timed.to_vec(),
-        Some(_) => kernel.cases(),
-        None if one_shape => return Ok(Others::default()),
-        None => like(kernel, timed),
-    };
-    let mut others =
-        lathe_harness::judge::check::check_others(gpu, kernel, variant, file, &shapes, plan)?;
-    // What is timed is among the shapes of a golden file.
-    if operation.is_some() && others.checked == 1 {
-        others.checked = 0;
+) -> Result<Option<String>> {
+    if file.one_shape || file.path().is_none() {
+        return Ok(None);
     }
+    let others = judge::check::check_others(gpu, file, timed)?;
+    file.one_shape = others.checked == 0;
     // A file that does not take what is to be timed is said to be unavailable there.
-    let takes_it = || timed.iter().any(|problem| plan(problem).is_ok());
-    if others.checked == 0 && !one_shape && takes_it() {
-        let file = file.display().to_string();
+    if file.one_shape && timed.iter().any(|problem| file.plan(problem, &gpu.caps).is_ok()) {
         eprintln!(
             "lathe: {}: it takes no other shape to be checked on; the result says `one shape`",
-            out::escaped(&file)
+            out::escaped(&file.name())
         );
     }
-    Ok(others)
+    Ok(others.outside)
 }
 
-/// Runs `work`, and where there are files to watch again whenever one is saved that they are made
-/// of, until interrupted. An error is then shown and waits for the next save.
-fn watch(watched: &[&Path], mut work: impl FnMut() -> Result<()>) -> Result<()> {
-    if watched.is_empty() {
-        return work();
-    }
-    let shown: Vec<_> = watched.iter().map(|path| path.display().to_string()).collect();
+/// Runs `work`, and where there is a file to watch again whenever one is saved that it is made of,
+/// until interrupted. An error is then shown and waits for the next save.
+fn watch(watched: Option<&Path>, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    let Some(watched) = watched else { return work() };
     let stamp = |path: &PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
     loop {
         // What a mapping names may be another file after each save.
-        let files: Vec<_> = watched.iter().flat_map(|path| files_of(path)).collect();
+        let files = files_of(watched);
         let stamps = || files.iter().map(stamp).collect::<Vec<_>>();
         let seen = stamps();
         if let Err(e) = work() {
@@ -508,9 +460,9 @@ fn watch(watched: &[&Path], mut work: impl FnMut() -> Result<()>) -> Result<()> 
             }
             eprintln!("lathe: {}", out::escaped(&e.to_string()));
         }
-        eprintln!("watching {}", out::escaped(&shown.join(", ")));
+        eprintln!("watching {}", out::escaped(&watched.display().to_string()));
         // A file that is being replaced is not there for a moment.
-        while stamps() == seen || !watched.iter().all(|path| path.exists()) {
+        while stamps() == seen || !watched.exists() {
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
     }
@@ -541,9 +493,8 @@ fn named(target: Option<&str>) -> Result<Vec<Named>> {
     };
     if is_file(target) {
         return Err(Error::Usage(format!(
-            "{target} is a file and no kernel: `lathe check {target}`, `bench` and `ab` take a TOML \
-             that has an [operation] of its own, `validate` any; a file in a kernel's place goes \
-             with the kernel's name"
+            "{target} is a file and no kernel: name the kernel in whose place it stands, and the \
+             file with --wgsl; `lathe validate` takes any WGSL"
         )));
     }
     let (kernel, variant) = match target.split_once('/') {

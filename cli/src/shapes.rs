@@ -8,7 +8,7 @@
 //! ```
 
 use lathe_harness::error::{Error, Result};
-use lathe_harness::plan::user::{Operation, UserKernel};
+use lathe_harness::plan::Subject;
 use lathe_kernels::{Capabilities, Kernel, Param, Problem, ShapeError};
 
 /// Most values or shapes of one text: a range that was not meant is noticed before it runs for
@@ -24,19 +24,14 @@ pub(super) fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
     }
 }
 
-/// All problems of a text, the last parameter changing first.
-pub(super) fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
-    over(kernel, kernel.default_problem(), text)
-}
-
 /// Problems of a text, each with what the text does not name moved to what a user's file takes.
 pub(super) fn filled(
-    kernel: &Kernel,
     problems: Vec<Problem>,
     text: &str,
-    file: &UserKernel,
+    file: &Subject,
     caps: &Capabilities,
 ) -> Result<Vec<Problem>> {
+    let kernel = file.kernel;
     let parts = parts(text)?;
     let names: Vec<_> = parts.iter().filter_map(|part| part.split_once('=')).collect();
     let is_named = |word: &&Param| names.iter().any(|(name, _)| word.is_called(name.trim()));
@@ -54,47 +49,9 @@ pub(super) fn filled(
     Ok(problems.into_iter().map(fill).collect())
 }
 
-/// Of the shapes of an operation of the user's own those that a text names: what it does not name
-/// is any.
-pub(super) fn known(operation: &Operation, text: &str) -> Result<Vec<Problem>> {
-    let kernel = operation.kernel;
-    if kernel.params.is_empty() {
-        let file = operation.path().display();
-        return Err(Error::Usage(format!("--shape {text}: the operation of {file} has no params")));
-    }
-    let mut named = Vec::new();
-    for problem in kernel.cases() {
-        if over(kernel, problem.clone(), text)?.contains(&problem) {
-            named.push(problem);
-        }
-    }
-    if named.is_empty() {
-        let known: Vec<_> = kernel.cases().iter().map(|problem| kernel.show(problem)).collect();
-        return Err(Error::Usage(format!(
-            "--shape {text}: {} has no such case; it has {}",
-            operation.golden.path().display(),
-            known.join("; ")
-        )));
-    }
-    Ok(named)
-}
-
-/// The only one of them that a text names; without a text the first of all.
-pub(super) fn known_one(operation: &Operation, text: Option<&str>) -> Result<Problem> {
-    let Some(text) = text else { return Ok(operation.kernel.default_problem()) };
-    let mut all = known(operation, text)?;
-    match all.len() {
-        1 => Ok(all.swap_remove(0)),
-        n => Err(Error::Usage(format!(
-            "--shape {text} names {n} shapes of {}; this takes one",
-            operation.golden.path().display()
-        ))),
-    }
-}
-
-/// All problems of a text over another.
-fn over(kernel: &Kernel, base: Problem, text: &str) -> Result<Vec<Problem>> {
-    let mut problems = vec![base];
+/// All problems of a text, the last parameter changing first.
+pub(super) fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
+    let mut problems = vec![kernel.default_problem()];
     for part in parts(text)? {
         let values = values(part)?;
         let mut next = Vec::with_capacity(problems.len() * values.len());

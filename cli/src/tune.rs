@@ -13,7 +13,6 @@ use lathe_harness::decode::Model;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::measure::tune::{Answer, Candidate, Found, Request, Trials, TuneOptions, tune};
 use lathe_harness::plan::tuned::Store;
-use lathe_harness::plan::user::is_file;
 use lathe_kernels::{Kernel, KernelVariant, Problem};
 use serde::Serialize;
 
@@ -102,12 +101,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if opts.show {
         return show(global, &Store::read(&path)?);
     }
-    if let Some(file) = opts.kernel.as_deref().filter(|kernel| is_file(kernel)) {
-        return Err(Error::Usage(format!(
-            "{file}: a choice is tuned among variants of Lathe's own kernels, whose shapes can be \
-             drawn; `lathe ab {file} OTHER.toml` compares two files with an [operation]"
-        )));
-    }
     if opts.shard.is_some() && opts.store.is_none() && std::env::var_os("LATHE_TUNED").is_none() {
         return Err(Error::Usage(
             "--shard needs --store FILE: jobs that share a store overwrite each other's choices; \
@@ -162,9 +155,10 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     for (kernel, variants, problem) in work {
         options.files.clear();
         for text in &opts.candidate {
-            let (variant, file) = super::place(kernel, text)?;
-            let file = file.ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
-            options.files.push((variant, file));
+            let file = super::subject(kernel, text)?;
+            let path =
+                file.path().ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
+            options.files.push((file.variant, path.to_owned()));
         }
         let count =
             lathe_harness::measure::tune::candidates(&variants, &options.files).len() as u64;

@@ -25,7 +25,7 @@ fn graph(model: &Model, context: usize, sampling: Option<Sampling>) -> DecodeGra
 }
 
 fn test([depth, prompt, generate]: [usize; 3], sampling: Option<Sampling>) -> Test {
-    Test { depth, prompt, generate, sequences: 1, sampling }
+    Test { depth, prompt, generate, sequences: 1, sampling, spare: 0 }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Case, CaseResult, Verdict, check, check_plan, sweep};
 use lathe_harness::plan::recording::Part;
 use lathe_harness::plan::select::{Hints, select};
-use lathe_harness::plan::{Plan, PlanError};
+use lathe_harness::plan::{Plan, PlanError, Subject};
 use lathe_kernels::{
     Capabilities, Constants, CooperativeMatrix, Kernel, KernelVariant, MatrixScalar, Problem,
     kernels,
@@ -30,8 +30,9 @@ fn checked(
 ) -> Result<Vec<CaseResult>, String> {
     let mut results = Vec::new();
     for variant in variants {
-        let result = check(gpu, &Pipelines::default(), kernel, variant, problem, seed)
-            .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
+        let result =
+            check(gpu, &Pipelines::default(), &Subject::of(kernel, variant), problem, seed)
+                .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
         if let Verdict::Failed { reason, .. } = &result.verdict {
             return Err(format!("{reason}\n  repeat: {}", result.reproducer(gpu.checks)));
         }
@@ -84,7 +85,7 @@ fn matches_reference(name: &str) {
     let outcome = runner.run(&(draws, any::<u64>()), |(draws, seed)| {
         let mut draws = draws.into_iter();
         let problem = kernel.draw(&mut |n| draws.next().unwrap_or(0) % n.max(1));
-        let variants = common::share(&gpu, 2, 0, &kernel.variants);
+        let variants = common::share(&gpu, 2, 0, kernel.variants);
         checked(&gpu, kernel, variants, &problem, seed).map_err(TestCaseError::fail)?;
         Ok(())
     });
@@ -149,7 +150,7 @@ fn every_variant_is_benchmarked_somewhere() {
     let mut never = Vec::new();
     for kernel in kernels() {
         let problems = kernel.bench();
-        for variant in &kernel.variants {
+        for variant in kernel.variants {
             if !problems.iter().any(|p| Plan::of(kernel, variant, &p.shape, &large).is_ok()) {
                 never.push(format!("{}/{}", kernel.name, variant.name));
             }

@@ -11,6 +11,7 @@ use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Verdict, check};
 use lathe_harness::judge::diff;
+use lathe_harness::plan::Subject;
 use lathe_harness::plan::select::Hints;
 use lathe_harness::{Error, wgpu};
 use lathe_kernels::descriptor::*;
@@ -30,17 +31,17 @@ const NEGATE: Declaration<Negate> = Declaration {
     summary: "x = -x",
     fuses: None,
     state: &[],
-    bindings: &[Binding::in_out("x", f32s, len!(p => p.n))],
+    bindings: &[Binding::in_out("x", &f32s, len!(p => p.n))],
     variants: &[Variant {
         name: "naive",
-        stages: &[Stage { entry: "main", grid: |p, _| p.n.div_ceil(64) }],
+        stages: &[Stage { entry: "main", grid: &|p, _| p.n.div_ceil(64) }],
         ..Variant::PLAIN
     }],
-    prefer: |_| &["naive"],
-    cost: |p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
-    tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "exact" },
-    cases: Vec::new,
-    bench: || vec![Negate { n: 65 }.into()],
+    prefer: &|_| &["naive"],
+    cost: &|p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
+    tolerance: &|_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "exact" },
+    cases: "",
+    bench: "N=65",
 };
 
 impl Oracle for Negate {
@@ -89,7 +90,8 @@ fn an_operation_of_another_crate_is_checked_against_its_own_oracle() {
     let checked = |name: &str| {
         let kernel = lathe_kernels::kernel(name).unwrap();
         let (problem, pipelines) = (kernel.default_problem(), Pipelines::default());
-        check(&gpu, &pipelines, kernel, &kernel.variants[0], &problem, 1).map(|c| c.verdict)
+        let subject = Subject::of(kernel, &kernel.variants[0]);
+        check(&gpu, &pipelines, &subject, &problem, 1).map(|c| c.verdict)
     };
     assert!(matches!(checked("negate").unwrap(), Verdict::Passed { .. }));
     assert!(matches!(checked("negate_wrongly").unwrap(), Verdict::Failed { .. }));

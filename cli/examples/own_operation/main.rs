@@ -14,6 +14,7 @@ use std::sync::Arc;
 use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines};
 use lathe_harness::judge::check::{Verdict, check, sweep};
+use lathe_harness::plan::Subject;
 use lathe_kernels::descriptor::*;
 use lathe_kernels::param::{dim, float};
 use lathe_kernels::{Text, len};
@@ -32,25 +33,20 @@ static SCALE: Declaration<Scale> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("x", f32s, len!(p => p.n)),
-        Binding::output("y", f32s, len!(p => p.n)),
+        Binding::input("x", &f32s, len!(p => p.n)),
+        Binding::output("y", &f32s, len!(p => p.n)),
     ],
     variants: &[Variant {
         name: "naive",
-        stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(c["WG"] as usize) }],
+        stages: &[Stage { entry: "main", grid: &|p, c| p.n.div_ceil(c["WG"] as usize) }],
         tunables: WORKGROUPS,
         ..Variant::PLAIN
     }],
-    prefer: |_| &["naive"],
-    cost: |p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
-    tolerance: |_, _| Tolerance {
-        k: 1.0,
-        rounding: 0.0,
-        nmse: 1e-13,
-        reason: "one rounded product",
-    },
-    cases: || [1, 63, 64, 65].map(|n| Scale { n, by: 0.5 }.into()).into(),
-    bench: || vec![Scale { n: 4096, by: 1.5 }.into()],
+    prefer: &|_| &["naive"],
+    cost: &|p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
+    tolerance: &|_, _| Tolerance::new(1.0, 1e-13, "one rounded product"),
+    cases: "N=1|63|64|65,BY=0.5",
+    bench: "N=4096,BY=1.5",
 };
 
 /// What the operation means, in f64: each value with the size that its rounding is measured by.
@@ -85,9 +81,9 @@ fn main() -> ExitCode {
 fn check_it() -> lathe_harness::Result<()> {
     let gpu = Arc::new(Gpu::open(None, Checks::default())?);
     let kernel = lathe_kernels::kernel("scale").expect("registered above");
-    let pipelines = Pipelines::default();
+    let (subject, pipelines) = (Subject::of(kernel, &kernel.variants[0]), Pipelines::default());
     for (problem, seed) in sweep(kernel, 4, 42) {
-        let case = check(&gpu, &pipelines, kernel, &kernel.variants[0], &problem, seed)?;
+        let case = check(&gpu, &pipelines, &subject, &problem, seed)?;
         println!("{} {}: {:?}", case.kernel, case.shape, case.verdict);
         if !matches!(case.verdict, Verdict::Passed { .. }) {
             return Err(lathe_harness::Error::CheckFailed(case.reproducer(gpu.checks)));

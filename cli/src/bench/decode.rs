@@ -118,7 +118,7 @@ impl Opts {
                 .flat_map(|&generate| sequences.iter().map(move |&n| (0, generate, n)));
             let pg = self.pg.iter().map(|&(prompt, generate)| (prompt, generate, 1));
             for (prompt, generate, sequences) in pp.chain(tg).chain(pg) {
-                let test = Test { depth, prompt, generate, sequences, sampling };
+                let test = Test { depth, prompt, generate, sequences, sampling, spare: 0 };
                 if prompt + generate > 0 && !tests.contains(&test) {
                     tests.push(test);
                 }

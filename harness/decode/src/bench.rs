@@ -44,6 +44,8 @@ pub struct Test {
     pub sequences: usize,
     /// How tokens are drawn; none for the greedy choice.
     pub sampling: Option<Sampling>,
+    /// Positions of the context behind those that a run processes.
+    pub spare: usize,
 }
 
 impl Test {
@@ -64,10 +66,10 @@ impl Test {
         self.sequences * self.each()
     }
 
-    /// Positions that a sequence processes, which is the context it needs.
+    /// Positions of the context: those that a sequence processes, and spare ones.
     pub fn positions(&self) -> usize {
         let first = usize::from(self.sequences > 1 && !self.is_fed());
-        self.depth + self.prompt + self.generate + first
+        self.depth + self.prompt + self.generate + first + self.spare
     }
 
     fn is_fed(&self) -> bool {

@@ -101,8 +101,8 @@ impl Tier {
 impl Config {
     /// Its test: the prompt's last step makes the first token, so there is one step less.
     pub fn test(&self) -> Test {
-        let (depth, prompt, generate) = (0, self.prompt, self.generate - 1);
-        Test { depth, prompt, generate, sequences: 1, sampling: self.sampling }
+        let (prompt, generate, sampling) = (self.prompt, self.generate - 1, self.sampling);
+        Test { depth: 0, prompt, generate, sequences: 1, sampling, spare: 1 }
     }
 }
 

@@ -178,7 +178,7 @@ pub(super) fn build_tuned(
     let (recording, selected, moved) = chooser.record(&mut step)?;
     for (name, hint) in &options.hints {
         // A manifest may name variants for many models; a file is given to be run.
-        if matches!(hint, Hint::File { .. }) && !selected.iter().any(|s| s.kernel == *name) {
+        if matches!(hint, Hint::File(_)) && !selected.iter().any(|s| s.kernel == *name) {
             let used: BTreeSet<_> = selected.iter().map(|s| s.kernel.as_str()).collect();
             return Err(Error::Usage(format!(
                 "hint {name}={hint}: no operation of {} is a {name}; its are {}",

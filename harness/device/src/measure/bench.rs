@@ -476,39 +476,20 @@ impl Bench {
         self.gpu.caught(|| self.case.write_changed(executor, *draw, change, undo))
     }
 
-    /// Least invocations from so many on after which the last is one that can be judged: of a
-    /// golden file's decoys nobody knows what comes.
-    fn judged_after(&self, count: u64, temperature: Temperature) -> u64 {
-        let is_known = |count: &u64| {
-            let last = match count {
-                0 => self.last,
-                count => self.turn_after(count - 1, temperature),
-            };
-            self.case.is_known(self.turns[last].draw)
-        };
-        (count..=count + self.turns.len() as u64).find(is_known).unwrap_or(count)
-    }
-
-    /// Times `count` invocations, or a few more, and judges what the last of them left behind.
+    /// Times `count` invocations and judges what the last of them left behind.
     fn judge_last(
         &mut self,
         count: u64,
         temperature: Temperature,
         change: Option<&Change>,
     ) -> Result<f64> {
-        let count = self.judged_after(count, temperature);
         let mut found = Vec::new();
         if count > 0 {
             self.time(count - 1, temperature)?;
             if self.case.lists() {
                 self.renew_those(|how| matches!(how, Renewed::Drawn(_)))?;
             }
-            let Turn { executor, draw } = &self.turns[self.turn_after(0, temperature)];
-            match self.case.golden_draws() {
-                None => found = self.case.found(executor)?,
-                // What it reads and writes is that of its case, and not what others left.
-                Some(_) => self.gpu.caught(|| self.case.give(executor, *draw, false))??,
-            }
+            found = self.case.found(&self.turns[self.turn_after(0, temperature)].executor)?;
             self.time(1, temperature)?;
         }
         let Turn { executor, draw } = &self.turns[self.last];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lathe_kernels::Problem;
 use lathe_record::record::{
-    self, BenchCase, Ceilings, Clock, Environment, Flag, GoldenFile, StageTiming, Timing,
+    self, BenchCase, Ceilings, Clock, Environment, Flag, StageTiming, Timing,
 };
 
 use super::bench::{Bench, BenchOptions, Sampled, Temperature};
@@ -15,28 +15,13 @@ use super::watch::Canaries;
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines, Span};
 use crate::judge::check::Case;
-use crate::plan::Plan;
+use crate::plan::{Foreign, Plan};
 
 /// How far above the measured bandwidth a cold result may lie before it cannot be true.
 const ABOVE_MEASURED: f64 = 1.02;
 
 /// Noise above which a result is flagged.
 const NOISY: f64 = 0.02;
-
-/// A case to come.
-#[derive(Clone, Debug)]
-pub struct Planned {
-    /// What is invoked.
-    pub plan: Plan,
-    /// On which sizes.
-    pub problem: Problem,
-    /// The plan is a tuned choice.
-    pub is_tuned: bool,
-    /// A user's file was not checked on other shapes.
-    pub one_shape: bool,
-    /// Cases of a golden file that were judged before.
-    pub golden_cases: Option<usize>,
-}
 
 /// What became of a case.
 #[derive(Clone, Copy, Debug)]
@@ -142,22 +127,16 @@ impl Session {
     /// What ends the run: not a case that is wrong, which costs none of the others.
     pub fn measure_all(
         &mut self,
-        planned: Vec<Planned>,
+        planned: Vec<(Plan, Problem)>,
         on: &mut dyn FnMut(&Self, &str, Outcome<'_>) -> Result<()>,
     ) -> Result<(record::Bench, Vec<String>)> {
         let (mut bench, mut unavailable) = (record::Bench::default(), Vec::new());
-        for Planned { plan, problem, is_tuned, one_shape, golden_cases } in planned {
+        for (plan, problem) in planned {
             let kernel = plan.kernel;
             let name = format!("{}/{} {}", kernel.name, plan.variant, kernel.show_brief(&problem));
             tracing::info!("timing {name}");
-            let tuned = if is_tuned { plan.constants.clone() } else { BTreeMap::new() };
             match self.measure(plan, &problem) {
-                Ok(mut case) => {
-                    case.tuned = tuned;
-                    case.flags.extend(one_shape.then_some(Flag::OneShape.into()));
-                    if let (Some(golden), Some(cases)) = (&mut case.golden, golden_cases) {
-                        golden.cases = cases;
-                    }
+                Ok(case) => {
                     bench.cases.push(case.clone());
                     on(self, &name, Outcome::Measured(&case, &bench))?;
                 }
@@ -180,11 +159,8 @@ impl Session {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let wgsl = plan.users_text();
         let bound = plan.tolerance(problem).nmse;
-        let own_tolerance = plan.tolerated.is_some();
-        let golden = plan.golden.as_ref().map(|golden| GoldenFile {
-            hash: golden.hash().to_owned(),
-            cases: golden.draws(&problem.shape),
-        });
+        let tuned = if plan.is_tuned { plan.constants.clone() } else { BTreeMap::new() };
+        let Foreign { tolerated, one_shape, .. } = plan.foreign().clone();
         let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
         let checked = self.gpu.checks == Checks::Files && !plan.built_in;
         let gpu = Arc::clone(&self.gpu);
@@ -258,10 +234,9 @@ impl Session {
             (bench.clock() == Clock::Wall, Flag::WallClock),
             // A user's file keeps them where built-in variants run without.
             (checked, Flag::RuntimeChecksOn),
-            (own_tolerance, Flag::OwnTolerance),
-            (golden.is_some(), Flag::GoldenCasesAlone),
-            (golden.as_ref().is_some_and(|golden| golden.cases == 1), Flag::SameInputs),
+            (tolerated.is_some(), Flag::OwnTolerance),
             (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
+            (one_shape, Flag::OneShape),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
         let (gb_s, tflop_s) = (rate(&cold), cost.flops / cold.median_us / 1e6);
@@ -271,7 +246,7 @@ impl Session {
             shape: kernel.show(problem),
             source,
             wgsl,
-            tuned: BTreeMap::new(),
+            tuned,
             cold,
             warm,
             overlapped,
@@ -285,7 +260,6 @@ impl Session {
             nmse: Some(nmse),
             nmse_bound: Some(bound),
             canary: self.canaries.last(),
-            golden,
             seed_a_sample: bench.draws_anew(),
             clock: bench.clock().into(),
             flags: flags.collect(),

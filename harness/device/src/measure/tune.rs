@@ -21,12 +21,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::gpu::{Gpu, Pipelines, Policy};
-use crate::judge::check::{Case, Verdict, check_others, check_prepared, like};
+use crate::judge::check::{Case, Verdict, check_others, check_prepared};
 use crate::measure::ab::{self, AbOptions};
 use crate::measure::{Bench, BenchOptions, Temperature};
 use crate::plan::tuned::Entry;
-use crate::plan::user::UserKernel;
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, Subject};
 
 /// Something a tuner may try.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,20 +44,23 @@ impl Candidate {
         Self { variant: variant.name.to_owned(), constants: Constants::new(), wgsl: None }
     }
 
-    /// Its plan for a problem.
-    pub fn plan(
-        &self,
-        kernel: &'static Kernel,
-        problem: &Problem,
-        caps: &Capabilities,
-    ) -> Result<Plan, PlanError> {
+    /// What it is of a kernel.
+    ///
+    /// # Errors
+    /// There is no such variant, or its file cannot be compiled.
+    pub fn subject(&self, kernel: &'static Kernel) -> Result<Subject, PlanError> {
         let variant = kernel.variant(&self.variant).ok_or_else(|| {
             PlanError::Unavailable(format!("kernel {} has no {}", kernel.name, self.variant))
         })?;
         match &self.wgsl {
-            Some(path) => UserKernel::read(path, kernel)?.plan(variant, problem, caps),
-            None => Plan::tuned(kernel, variant, &problem.shape, caps, &self.constants),
+            Some(path) => Subject::compile(path, kernel, variant),
+            None => Ok(Subject::tuned(kernel, variant, self.constants.clone())),
         }
+    }
+
+    fn plan(&self, kernel: &'static Kernel, at: &Problem, caps: &Capabilities) -> Result<Plan> {
+        let plan = self.subject(kernel).and_then(|subject| subject.plan(at, caps));
+        plan.map_err(|e| Error::Usage(format!("{}: {e}", self.show())))
     }
 
     /// For tables: `subgroup WG=128,ROWS_PER_WG=4`.
@@ -181,15 +183,11 @@ impl Trials {
     /// Takes up a candidate that is right; any error is why it is out.
     fn check(&mut self, candidate: &Candidate) -> Result<()> {
         let gpu = &self.gpu;
-        let plan = candidate.plan(self.kernel, &self.problem, &gpu.caps);
-        let plan = plan.map_err(PlanError::into_usage)?;
-        if let Some(file) = &candidate.wgsl {
+        let subject = candidate.subject(self.kernel).map_err(PlanError::into_usage)?;
+        let plan = subject.plan(&self.problem, &gpu.caps).map_err(PlanError::into_usage)?;
+        if subject.path().is_some() {
             let timed = std::slice::from_ref(&self.problem);
-            let shapes = like(self.kernel, timed);
-            let others = check_others(gpu, self.kernel, plan.declared, file, &shapes, |problem| {
-                candidate.plan(self.kernel, problem, &gpu.caps)
-            });
-            if others?.checked == 0 {
+            if check_others(gpu, &subject, timed)?.checked == 0 {
                 let reason = "takes no other shape to be checked on";
                 return Err(Error::CheckFailed(reason.into()));
             }
@@ -516,9 +514,7 @@ pub fn tune(
     // The incumbent lays out the memory; the winner is held against it afterwards.
     let pipelines = Pipelines::default();
     let bench_options = BenchOptions::of(gpu);
-    let planned = |c: &Candidate| {
-        c.plan(kernel, problem, &gpu.caps).map_err(|e| Error::Usage(format!("{}: {e}", c.show())))
-    };
+    let planned = |c: &Candidate| c.plan(kernel, problem, &gpu.caps);
     let rotate = bench_options.rotate_bytes;
     let case = Case::new(gpu, planned(&incumbent)?, problem, bench_options.seed)?;
     let base = Bench::new(gpu, &pipelines, case, rotate)?.validated()?;
@@ -637,10 +633,7 @@ fn prove(
     sides: &[Candidate; 2],
 ) -> Result<paired::Comparison> {
     let options = BenchOptions::of(gpu);
-    let plan = |side: &Candidate| {
-        let plan = side.plan(kernel, problem, &gpu.caps);
-        plan.map_err(|e| Error::Usage(format!("{}: {e}", side.show())))
-    };
+    let plan = |side: &Candidate| side.plan(kernel, problem, &gpu.caps);
     // A coin says which is compiled and laid out first, as in `ab`.
     let b_first = Rng::fresh().below(2) == 1;
     let (first, second) = if b_first { (&sides[1], &sides[0]) } else { (&sides[0], &sides[1]) };
@@ -680,7 +673,7 @@ mod tests {
         let kernel = lathe_kernels::kernel("gemv").expect("gemv");
         let all = candidates(&kernel.variants.iter().collect::<Vec<_>>(), &[]);
         let of = |name: &str| all.iter().filter(|c| c.variant == name).count();
-        for variant in &kernel.variants {
+        for variant in kernel.variants {
             let sets: usize = variant.tunables.iter().map(|(_, values)| values.len()).product();
             assert_eq!(of(variant.name), 1 + if variant.tunables.is_empty() { 0 } else { sets });
         }

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, ReflectError, Shape};
+use lathe_kernels::{Capabilities, Kernel, ReflectError, Shape};
 use lathe_record::record::FIRST_PREFERENCE;
 
 use crate::error::{Error, Result};
 use crate::plan::tuned::Tuned;
-use crate::plan::user::{UserKernel, is_file};
-use crate::plan::{Plan, PlanError};
+use crate::plan::user::is_file;
+use crate::plan::{Plan, PlanError, Subject};
 
 /// A selected variant, specialised, with the reason it was taken.
 #[derive(Clone, Debug)]
@@ -20,8 +19,6 @@ pub struct Selection {
     pub plan: Plan,
     /// One line for logs and reports.
     pub why: String,
-    /// It is a stored choice of `lathe tune`.
-    pub tuned: bool,
 }
 
 /// Explicit choices by the kernel's name.
@@ -32,13 +29,8 @@ pub type Hints = BTreeMap<String, Hint>;
 pub enum Hint {
     /// A variant by its name.
     Variant(String),
-    /// A user's file.
-    File {
-        /// The file, read once: every operation of a step runs the same text.
-        file: Arc<UserKernel>,
-        /// The variant whose grid it has, where it maps none of its own.
-        place: &'static KernelVariant,
-    },
+    /// A user's file: every operation of a step runs the same text.
+    File(Subject),
 }
 
 impl From<&str> for Hint {
@@ -51,7 +43,7 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Hint::Variant(name) => f.write_str(name),
-            Hint::File { file, .. } => write!(f, "{}", file.path().display()),
+            Hint::File(file) => f.write_str(&file.name()),
         }
     }
 }
@@ -88,8 +80,8 @@ impl Hint {
                 usage(&format!("kernel {name} has no variant `{variant}`; it has {known}"))
             })?,
         };
-        let file = UserKernel::read(Path::new(right), kernel).map_err(PlanError::into_usage)?;
-        Ok((name.to_owned(), Hint::File { file: Arc::new(file), place }))
+        let file = Subject::compile(Path::new(right), kernel, place);
+        Ok((name.to_owned(), Hint::File(file.map_err(PlanError::into_usage)?)))
     }
 }
 
@@ -173,12 +165,12 @@ pub fn select(
     }
     // For `bench --selected` and `tune`, which look at one operation; a graph has decided already.
     let apart = kernel.fuses.as_ref().and_then(|fusion| {
-        let reason = fusion.against(shape)?;
+        let reason = (fusion.against)(shape)?;
         Some(format!("; decode takes {} instead: {reason}", fusion.of.join(" and ")))
     });
     let apart = apart.unwrap_or_default();
     if let Some((plan, why)) = tuned.and_then(|t| t.find(kernel, shape, caps)) {
-        return Ok(Selection { plan, why: why + &apart, tuned: true });
+        return Ok(Selection { plan, why: why + &apart });
     }
     let mut passed_over = Vec::new();
     for name in kernel.prefer(shape) {
@@ -193,7 +185,7 @@ pub fn select(
                 } else {
                     format!("first that can run; {}", passed_over.join("; "))
                 };
-                return Ok(Selection { plan, why: why + &apart, tuned: false });
+                return Ok(Selection { plan, why: why + &apart });
             }
             Err(e) => {
                 passed_over.push(format!("{name}: {e}"));
@@ -222,9 +214,10 @@ fn hinted(
             })?;
             (Plan::of(kernel, variant, shape, caps), "explicit hint".to_owned())
         }
-        Hint::File { file, place } => {
-            let why = format!("explicit hint, in the place of {}/{}", kernel.name, place.name);
-            (file.plan_of_step(place, shape, caps), why)
+        Hint::File(file) => {
+            let place = file.variant.name;
+            let why = format!("explicit hint, in the place of {}/{place}", kernel.name);
+            (file.plan_of_step(shape, caps), why)
         }
     };
     let reason = match (plan, hint) {
@@ -232,8 +225,8 @@ fn hinted(
         (Ok(plan), _) if plan.is_laid_out() => {
             "its mapping lays weights or caches out, which whole steps do not".to_owned()
         }
-        (Ok(plan), _) => return Ok(Selection { plan, why, tuned: false }),
-        (Err(PlanError::Reflect(e)), Hint::File { .. }) => return Err(SelectError::File(e)),
+        (Ok(plan), _) => return Ok(Selection { plan, why }),
+        (Err(PlanError::Reflect(e)), Hint::File(_)) => return Err(SelectError::File(e)),
         (Err(e), _) => e.to_string(),
     };
     let (hint, shape) = (hint.to_string(), shape.show(kernel.params));

@@ -22,7 +22,6 @@ use crate::plan::Plan;
 use crate::plan::layout::KvOrder;
 use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::{Label, Recording, Tensor, TensorId, TensorInit};
-use crate::plan::user::Golden;
 
 /// One invocation with all its inputs, ready for either executor.
 #[derive(Debug)]
@@ -46,8 +45,6 @@ struct Inputs {
     others: [OnceLock<Vec<Value>>; DRAWS],
     /// What should come of each draw that was asked for.
     expected: Mutex<BTreeMap<Draw, Arc<Outcomes>>>,
-    /// Where the inputs are, and what should come of them, instead of being drawn and computed.
-    golden: Option<Arc<Golden>>,
 }
 
 /// Draws of a case. Kernels that are timed meet all of them, so that what one invocation leaves
@@ -72,21 +69,16 @@ impl Case {
     /// Draws inputs for a planned invocation from `seed`. An error when a tensor exceeds what
     /// `gpu` can bind: that is asked before any of it is made.
     pub fn new(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
-        let (kernel, golden) = (plan.kernel, plan.golden.clone());
-        if golden.is_none() {
-            oracle::exists(kernel)?;
-        }
-        if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes, golden.is_some()) {
+        let kernel = plan.kernel;
+        oracle::exists(kernel)?;
+        if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes) {
             let what = format!("{} {}", kernel.name, kernel.show(problem));
             return Err(gpu.unavailable(what, reason));
         }
         let mut rng = Rng::new(seed);
         let (mut drawn, mut values) = (Vec::new(), Vec::new());
         for b in given(kernel) {
-            let (content, value) = match &golden {
-                Some(golden) => super::golden::first(golden, b, problem)?,
-                None => draw(b, problem, plan.packing, Strain::None, &mut rng),
-            };
+            let (content, value) = draw(b, problem, plan.packing, Strain::None, &mut rng);
             drawn.push((b.name, content));
             values.push(value);
         }
@@ -97,7 +89,6 @@ impl Case {
             values,
             others: Default::default(),
             expected: Mutex::default(),
-            golden,
         };
         Ok(Self::over(Arc::new(inputs), plan))
     }
@@ -112,17 +103,6 @@ impl Case {
         self.inputs.seed
     }
 
-    /// Draws of which it is known what should come of them; nothing where that is computed, and so
-    /// known of all.
-    pub fn golden_draws(&self) -> Option<usize> {
-        self.inputs.golden.as_ref().map(|golden| golden.draws(&self.inputs.problem.shape))
-    }
-
-    /// Whether it can be told what an invocation with these inputs should leave.
-    pub fn is_known(&self, draw: Draw) -> bool {
-        self.golden_draws().is_none_or(|draws| draw.small < draws)
-    }
-
     /// The same inputs for another plan of the same kernel and shape.
     pub fn with_plan(&self, plan: Plan) -> Self {
         Self::over(Arc::clone(&self.inputs), plan)
@@ -135,12 +115,12 @@ impl Case {
             .drawn
             .iter()
             .map(|(name, content)| {
-                let is_apart = plan.parts.iter().any(|part| part.of == *name);
+                let is_apart = plan.foreign().parts.iter().any(|part| part.of == *name);
                 let content = match content {
                     TensorInit::Weights(rows, _) if is_apart => TensorInit::Apart(rows.clone()),
                     TensorInit::Weights(rows, _) => TensorInit::Weights(rows.clone(), packing),
                     TensorInit::Kv { len, vectors, .. } => {
-                        let order = plan.kv_orders.get(name).copied().unwrap_or_default();
+                        let order = plan.foreign().kv_orders.get(name).copied().unwrap_or_default();
                         TensorInit::Kv { len: *len, vectors: *vectors, order }
                     }
                     other => other.clone(),
@@ -162,7 +142,8 @@ impl Case {
     fn drawn(&self, tensor: TensorId) -> TensorId {
         let op = &self.recording.ops[0];
         let named = op.own.iter().find(|(_, id)| *id == tensor).map(|(name, _)| name);
-        let part = named.and_then(|name| op.plan.parts.iter().find(|part| part.name == *name));
+        let part =
+            named.and_then(|name| op.plan.foreign().parts.iter().find(|part| part.name == *name));
         part.map_or(tensor, |part| op.tensor(part.of))
     }
 
@@ -170,12 +151,6 @@ impl Case {
     fn value(&self, tensor: TensorId, draw: Draw) -> Value {
         let (inputs, tensor) = (&*self.inputs, self.drawn(tensor));
         let first = &inputs.values[tensor.0];
-        if let Some(golden) = inputs.golden.as_ref().filter(|_| draw.small > 0) {
-            let binding = inputs.drawn[tensor.0].0;
-            // What an invocation only writes it finds nothing in.
-            let found = super::golden::found(golden, binding, &inputs.problem, draw.small);
-            return found.unwrap_or_else(|| first.clone());
-        }
         if !self.is_large(tensor) {
             return match draw.small {
                 0 => first.clone(),
@@ -260,10 +235,9 @@ impl Case {
             return Ok(Arc::clone(known));
         }
         let op = &self.recording.ops[0];
-        let computed = match (&self.inputs.golden, draw) {
-            (Some(golden), _) => super::golden::expected(golden, op, draw.small),
+        let computed = match draw {
             // Large tensors are not copied for it.
-            (_, Draw { large: 0, small: 0 }) => oracle::expected(op, &self.inputs.values)?,
+            Draw { large: 0, small: 0 } => oracle::expected(op, &self.inputs.values)?,
             _ => oracle::expected(op, &self.values(draw))?,
         };
         let computed = Arc::new(computed);
@@ -397,10 +371,15 @@ impl Case {
             return self.kernel.binding(name).map(|b| b.role);
         }
         let (name, _) = op.own.iter().find(|(_, id)| *id == tensor)?;
-        if op.plan.parts.iter().any(|part| part.name == *name) {
+        if op.plan.foreign().parts.iter().any(|part| part.name == *name) {
             return Some(Role::Input);
         }
-        op.plan.scratch.iter().any(|(scratch, _)| scratch == name).then_some(Role::Scratch)
+        op.plan
+            .foreign()
+            .scratch
+            .iter()
+            .any(|(scratch, _)| scratch == name)
+            .then_some(Role::Scratch)
     }
 
     pub(crate) fn is_large(&self, tensor: TensorId) -> bool {
@@ -434,10 +413,6 @@ impl Case {
     /// A stretch of an input, a large one where there is one, to overwrite; see
     /// `Change::stretch`.
     pub fn draw_change(&self, rng: &mut Rng) -> Option<Change> {
-        // Nobody knows what would come of it.
-        if self.inputs.golden.is_some() {
-            return None;
-        }
         let mut inputs: Vec<_> = self
             .bound()
             .filter(|(_, id)| self.role(*id) == Some(Role::Input))
@@ -457,9 +432,9 @@ impl Case {
 
     /// Other values in all small inputs, of kinds that are not timed; none where there is none.
     pub fn draw_strained(&self, rng: &mut Rng) -> Option<Change> {
-        let is_known = self.inputs.golden.is_none();
         let float = |id: &TensorId| matches!(self.inputs.values[id.0], Value::F32(_));
-        (is_known && self.small_inputs().any(|id| float(&id)))
+        self.small_inputs()
+            .any(|id| float(&id))
             .then(|| Change::Strained(self.small(Strain::Strained, rng).into()))
     }
 
@@ -523,12 +498,6 @@ impl Case {
         Ok(draw)
     }
 
-    /// Gives an invocation a draw of a golden file, over what the one before left; with `all` its
-    /// inputs too, and else what it reads and writes alone.
-    pub(crate) fn give(&self, executor: &GpuExecutor, draw: Draw, all: bool) -> Result<()> {
-        self.write_small(executor, draw, |role| role == Role::InOut || all && role == Role::Input)
-    }
-
     fn write_small(
         &self,
         executor: &GpuExecutor,
@@ -555,7 +524,7 @@ impl Case {
     }
 
     /// The step state that an invocation reads and writes, and where its seeds are, in bytes: one
-    /// of each sequence. None where nobody knows what would come of another seed.
+    /// of each sequence. None where it draws nothing.
     pub fn seeds(&self) -> Option<(TensorId, impl Iterator<Item = u64> + use<>)> {
         let inputs = &*self.inputs;
         let is_state = |id: &TensorId| {
@@ -565,7 +534,7 @@ impl Case {
         let id = self.read_and_written().into_iter().find(is_state)?;
         let Value::U32(words) = &inputs.values[id.0] else { return None };
         let seeds = (StateWord::Seed as usize..words.len()).step_by(STATE_WORDS);
-        inputs.golden.is_none().then(|| (id, seeds.map(|word| 4 * word as u64)))
+        Some((id, seeds.map(|word| 4 * word as u64)))
     }
 
     /// Whether an invocation goes on from positions or indices that it finds.
@@ -605,14 +574,8 @@ impl Case {
         change: Option<&Change>,
     ) -> Result<Verdict> {
         let own = self.inputs.problem.state;
-        let golden = self.inputs.golden.as_ref();
-        if golden.is_some() || (found.is_empty() && change.is_none()) {
-            let mut verdict = self.judge_against(executor, policy, own, &*self.expected(draw)?)?;
-            if let (Some(golden), Verdict::Failed { reason, .. }) = (golden, &mut verdict) {
-                let name = golden.name(&self.inputs.problem.shape, draw.small);
-                *reason += &format!(" in case `{name}`");
-            }
-            return Ok(verdict);
+        if found.is_empty() && change.is_none() {
+            return self.judge_against(executor, policy, own, &*self.expected(draw)?);
         }
         let mut values = self.values(draw);
         match change {
@@ -738,16 +701,15 @@ fn is_weights(tensor: &Tensor) -> bool {
 }
 
 /// Why a problem has tensors that no binding holds.
-fn too_large(kernel: &Kernel, problem: &Problem, limit: u64, is_golden: bool) -> Option<String> {
-    // Lengths are products of sizes, but for those of a file; beyond 2^53 elements they are not
-    // even computed.
+fn too_large(kernel: &Kernel, problem: &Problem, limit: u64) -> Option<String> {
+    // Lengths are products of sizes; beyond 2^53 elements they are not even computed.
     let sizes = kernel
         .params
         .iter()
         .filter(|p| matches!(p.kind, ParamKind::Dim { .. } | ParamKind::OneOf(_)));
     let sizes: f64 = sizes.filter_map(|p| problem.shape.get(p.name)).product();
     let all = sizes * if kernel.state.is_empty() { 1.0 } else { problem.state.n_kv as f64 };
-    if all > 9.0e15 && !is_golden {
+    if all > 9.0e15 {
         return Some("its sizes multiply beyond what can be addressed".into());
     }
     kernel.bindings.iter().find_map(|b| {

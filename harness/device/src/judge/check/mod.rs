@@ -4,12 +4,11 @@
 mod case;
 mod change;
 mod draw;
-mod golden;
 
-use std::path::Path;
 use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, ParamKind, Problem};
+use lathe_kernels::{Capabilities, Kernel, ParamKind, Problem};
+use lathe_record::rng::Rng;
 use serde::Serialize;
 
 pub use case::{Case, DRAWS, Draw};
@@ -21,9 +20,7 @@ use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Checks, Gpu, Pipelines, Policy};
 use crate::judge::WorstElement;
 use crate::plan::recording::Part;
-use crate::plan::user::UserKernel;
-use crate::plan::{Plan, PlanError};
-use lathe_record::rng::Rng;
+use crate::plan::{Plan, PlanError, Subject};
 
 /// What became of one case.
 #[derive(Clone, Debug, Serialize)]
@@ -90,9 +87,6 @@ pub struct CaseResult {
     /// A file that stood in the variant's place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wgsl: Option<String>,
-    /// The mapping that declares the operation, where that is the user's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub operation: Option<String>,
     /// Parameters.
     pub shape: String,
     /// Seed of the inputs.
@@ -110,15 +104,6 @@ impl CaseResult {
             Checks::Everywhere => " --runtime-checks",
             Checks::Nowhere => " --unchecked-files",
         };
-        if let Some(operation) = &self.operation {
-            let file = self.wgsl.as_ref().filter(|file| *file != operation);
-            let file = file.map(|f| format!(" --wgsl {f}")).unwrap_or_default();
-            let shape = match self.shape.as_str() {
-                "" => String::new(),
-                shape => format!(" --shape {shape}"),
-            };
-            return format!("lathe check {operation}{shape}{file}{flag}");
-        }
         let file = self.wgsl.as_ref().map(|f| format!(" --wgsl {f}")).unwrap_or_default();
         format!(
             "lathe check {}/{} --shape {} --seed {}{file}{flag}",
@@ -127,26 +112,29 @@ impl CaseResult {
     }
 }
 
-/// Checks one variant on one problem.
+/// Checks a variant, or a user's file in its place, on one problem.
+///
+/// # Errors
+/// A file does not fit the kernel, or the device is lost.
 pub fn check(
     gpu: &Arc<Gpu>,
     pipelines: &Pipelines,
-    kernel: &'static Kernel,
-    variant: &'static KernelVariant,
+    subject: &Subject,
     problem: &Problem,
     seed: u64,
 ) -> Result<CaseResult> {
-    let verdict = match Plan::of(kernel, variant, &problem.shape, &gpu.caps) {
+    let path = subject.path();
+    let verdict = match subject.plan(problem, &gpu.caps) {
         Ok(plan) => check_plan(gpu, pipelines, plan, problem, seed)?,
         Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
-        Err(e @ (PlanError::Reflect(_) | PlanError::Shape(_))) => Verdict::broken(e.to_string()),
+        Err(PlanError::Reflect(e)) if path.is_some() => return Err(e.into()),
+        Err(e) => Verdict::broken(e.to_string()),
     };
     Ok(CaseResult {
-        kernel: kernel.name.into(),
-        variant: variant.name.into(),
-        wgsl: None,
-        operation: None,
-        shape: kernel.show(problem),
+        kernel: subject.kernel.name.into(),
+        variant: subject.variant.name.into(),
+        wgsl: path.map(|path| path.display().to_string()),
+        shape: subject.kernel.show(problem),
         seed,
         verdict,
     })
@@ -181,9 +169,6 @@ pub fn check_plan(
 /// or is fitted to what is timed, fails the second; one that tells its inputs by a few of them
 /// fails the third.
 pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<Verdict> {
-    if let Some(draws) = case.golden_draws() {
-        return check_golden(case, executor, draws);
-    }
     executor.run(&[Part::Steps(1)])?;
     let mut all = case.judge(executor, Policy::Guarded)?;
     let mut draw = Draw::default();
@@ -211,30 +196,6 @@ pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<
     Ok(all)
 }
 
-/// Runs every case of a shape that a golden file has, each over what the one before left, and the
-/// first again. Where it is the only one, other inputs come between, of which nobody knows what
-/// should come.
-fn check_golden(case: &Case, executor: &mut GpuExecutor, draws: usize) -> Result<Verdict> {
-    let mut all: Option<Verdict> = None;
-    for small in (0..draws.max(2)).chain([0]) {
-        let draw = Draw { large: 0, small };
-        case.give(executor, draw, true)?;
-        executor.run(&[Part::Steps(1)])?;
-        if !case.is_known(draw) {
-            continue;
-        }
-        let next = case.judge_found(executor, Policy::Guarded, draw, &[], None)?;
-        all = Some(match all {
-            None => next,
-            Some(all) => all.and(next, "when it ran over what an invocation before it had left"),
-        });
-        if !matches!(all, Some(Verdict::Passed { .. })) {
-            break;
-        }
-    }
-    Ok(all.unwrap_or_else(|| Verdict::broken("the golden file has no case of this shape".into())))
-}
-
 /// Other shapes that a user's file is checked on before it is timed on one.
 const OTHERS: usize = 8;
 
@@ -244,7 +205,7 @@ const OTHER_BYTES: f64 = 2.56e8;
 /// Shapes like those `timed` with other sizes. Formats and what is 0 or 1 stay: a file may be for
 /// one weight type and one vector. What a power of two up to 256 divides, it divides still: a file
 /// may be for whole tiles.
-pub fn like(kernel: &Kernel, timed: &[Problem]) -> Vec<Problem> {
+fn like(kernel: &Kernel, timed: &[Problem]) -> Vec<Problem> {
     let mut rng = Rng::fresh();
     let mut others: Vec<Problem> = Vec::new();
     for attempt in 0..8 * OTHERS {
@@ -278,79 +239,63 @@ pub struct Others {
     /// Shapes that it was: those that a file refuses count for nothing, and one that refuses all is
     /// known on the one alone.
     pub checked: usize,
-    /// Cases of a golden file that were judged on them.
-    pub golden_cases: usize,
     /// What was wrong by a little, where that is let pass.
     pub outside: Option<String>,
 }
 
-/// Checks a user's file on shapes beside those that are timed: what is right for one shape alone is
-/// no kernel.
-pub fn check_others(
-    gpu: &Arc<Gpu>,
-    kernel: &'static Kernel,
-    variant: &'static KernelVariant,
-    file: &Path,
-    shapes: &[Problem],
-    plan: impl Fn(&Problem) -> Result<Plan, PlanError>,
-) -> Result<Others> {
+/// Checks a user's file on shapes beside those that are to be timed: what is right for one shape
+/// alone is no kernel.
+///
+/// # Errors
+/// It is wrong on one of them, or does not fit the kernel.
+pub fn check_others(gpu: &Arc<Gpu>, file: &Subject, timed: &[Problem]) -> Result<Others> {
     let (mut rng, mut others) = (Rng::fresh(), Others::default());
     let pipelines = Pipelines::default();
-    for problem in shapes {
-        let seed = rng.next_u64() >> 16;
-        let planned = plan(problem);
-        let golden = planned.as_ref().ok().and_then(|plan| plan.golden.clone());
-        let verdict = match planned {
-            Ok(plan) => check_plan(gpu, &pipelines, plan, problem, seed)?,
-            Err(PlanError::Unavailable(_)) => continue,
-            Err(PlanError::Shape(reason)) => Verdict::broken(reason),
-            Err(PlanError::Reflect(e)) => return Err(e.into()),
-        };
-        let result = CaseResult {
-            kernel: kernel.name.into(),
-            variant: variant.name.into(),
-            wgsl: Some(file.display().to_string()),
-            operation: golden.as_ref().map(|_| variant.name.into()),
-            shape: kernel.show(problem),
-            seed,
-            verdict,
-        };
-        if !matches!(result.verdict, Verdict::Unavailable { .. }) {
-            others.checked += 1;
-            others.golden_cases += golden.map_or(0, |golden| golden.draws(&problem.shape));
+    for problem in like(file.kernel, timed) {
+        let result = check(gpu, &pipelines, file, &problem, rng.next_u64() >> 16)?;
+        match &result.verdict {
+            Verdict::Unavailable { .. } => continue,
+            Verdict::Passed { outside, .. } => {
+                let at = |why: &String| format!("{why} at {}", result.shape);
+                others.outside = others.outside.take().or(outside.as_ref().map(at));
+            }
+            Verdict::Failed { reason, .. } => {
+                return Err(Error::CheckFailed(format!(
+                    "{} is wrong for another shape: {reason}\n  repeat: {}\n  --one-shape times it \
+                     for the one alone, and says so",
+                    file.name(),
+                    result.reproducer(gpu.checks)
+                )));
+            }
         }
-        if let Verdict::Passed { outside: Some(why), .. } = &result.verdict {
-            others.outside.get_or_insert(format!("{why} at {}", result.shape));
-        }
-        if let Verdict::Failed { reason, .. } = &result.verdict {
-            let (shown, repeat) = (file.display(), result.reproducer(gpu.checks));
-            let (at, advice) = match (&result.operation, result.shape.as_str()) {
-                (None, _) => (
-                    " for another shape".to_owned(),
-                    "\n  --one-shape times it for the one alone, and says so",
-                ),
-                (Some(_), "") => (String::new(), ""),
-                (Some(_), shape) => (format!(" at {shape}"), ""),
-            };
-            return Err(Error::CheckFailed(format!(
-                "{shown} is wrong{at}: {reason}\n  repeat: {repeat}{advice}"
-            )));
-        }
+        others.checked += 1;
     }
     Ok(others)
 }
 
-/// A sweep inside what a file takes: cases and drawn problems are moved there, and drawn again
-/// where its conditions fail all the same.
+/// The problems that a sweep checks, each with its seed: the kernel's own cases, then `random` drawn
+/// ones. They are the same for every variant of a kernel.
+pub fn sweep(kernel: &Kernel, random: usize, seed: u64) -> Vec<(Problem, u64)> {
+    let mut rng = Rng::derive(seed, kernel.name);
+    let mut problems = kernel.cases();
+    problems.extend((0..random).map(|_| kernel.draw(&mut |n| rng.below(n))));
+    problems.into_iter().map(|problem| (problem, rng.next_u64() >> 16)).collect()
+}
+
+/// The problems that a sweep of a user's file checks: cases and drawn problems are moved inside what
+/// it takes, and drawn again where its conditions fail all the same.
 pub fn sweep_within(
-    kernel: &Kernel,
-    file: &UserKernel,
+    file: &Subject,
     caps: &Capabilities,
     random: usize,
     seed: u64,
 ) -> Vec<(Problem, u64)> {
     /// Problems drawn for one that is wanted.
     const DRAWS_A_CASE: usize = 500;
+    let kernel = file.kernel;
+    if !file.is_choosy() {
+        return sweep(kernel, random, seed);
+    }
     let mut rng = Rng::derive(seed, kernel.name);
     let mut problems: Vec<Problem> = Vec::new();
     for problem in kernel.cases() {
@@ -365,17 +310,6 @@ pub fn sweep_within(
         let problem = kernel.draw(&mut |n| rng.below(n));
         let problem = file.within(problem, caps, &mut |n| rng.below(n));
         problems.extend(problem.filter(|problem| !problems.contains(problem)));
-    }
-    problems.into_iter().map(|problem| (problem, rng.next_u64() >> 16)).collect()
-}
-
-/// The problems a sweep checks: the kernel's own cases, then `random` drawn ones, each with its
-/// seed. The same for every variant of a kernel.
-pub fn sweep(kernel: &Kernel, random: usize, seed: u64) -> Vec<(Problem, u64)> {
-    let mut problems = kernel.cases();
-    let mut rng = Rng::derive(seed, kernel.name);
-    for _ in 0..random {
-        problems.push(kernel.draw(&mut |n| rng.below(n)));
     }
     problems.into_iter().map(|problem| (problem, rng.next_u64() >> 16)).collect()
 }

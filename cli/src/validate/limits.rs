@@ -1,20 +1,17 @@
 //! `lathe validate --limits`: which adapters a text fits that are not here.
 
-use std::path::Path;
-
 use lathe_harness::data::bytes;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::plan::limits::{Profile, lacking, profiles};
-use lathe_harness::plan::user::{Operation, UserKernel, reflected};
-use lathe_harness::plan::{Plan, PlanError, backend_text};
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, Shape};
+use lathe_harness::plan::{Plan, backend_text};
+use lathe_kernels::{Kernel, KernelVariant, Shape};
 use serde::Serialize;
 
-use super::{Opts, settings};
+use super::{File, Opts, needs};
 use crate::table;
 use crate::{Global, out};
 
-/// What a profile is named in [`Opts::limits`] that stands for all.
+/// Name in [`Opts::limits`] that stands for all profiles.
 const ALL: &str = "all";
 
 #[derive(Serialize)]
@@ -35,7 +32,7 @@ struct ProfileLine {
     f16: bool,
 }
 
-/// What an entry point or a variant asks, and who offers it.
+/// Demands of an entry point or a variant, and who meets them.
 #[derive(Default, Serialize)]
 struct Row {
     name: String,
@@ -48,7 +45,7 @@ struct Row {
     fits: Vec<Fit>,
 }
 
-/// How far something fits an adapter.
+/// Shapes of a row that an adapter can run.
 #[derive(Serialize)]
 struct Fit {
     profile: &'static str,
@@ -67,24 +64,16 @@ impl Fit {
             (runs, of) => format!("{runs} of {of}"),
         }
     }
-
-    fn add(&mut self, reason: String) {
-        if !self.reasons.contains(&reason) {
-            self.reasons.push(reason);
-        }
-    }
 }
 
-pub(super) fn run(global: &Global, opts: &Opts, file: Option<&Path>) -> Result<()> {
+pub(super) fn run(global: &Global, opts: &Opts, file: Option<&File>) -> Result<()> {
     let profiles = asked(&opts.limits)?;
     let rows = match file {
-        Some(file) => of_file(opts, file, &profiles)?,
+        Some(file) => of_file(file, &profiles)?,
         None => {
             let mut rows = Vec::new();
             for (kernel, variants) in crate::named(opts.target.as_deref())? {
-                for variant in variants {
-                    rows.push(of_variant(kernel, variant, &profiles));
-                }
+                rows.extend(variants.into_iter().map(|v| of_variant(kernel, v, &profiles)));
             }
             rows
         }
@@ -105,8 +94,7 @@ pub(super) fn run(global: &Global, opts: &Opts, file: Option<&Path>) -> Result<(
         (None, _) | (_, 0) => Ok(()),
         (Some(file), n) => {
             let what = if n == 1 { "1 entry point does" } else { &format!("{n} entry points do") };
-            let file = file.display();
-            Err(Error::CheckFailed(format!("{file}: {what} not fit all of these")))
+            Err(Error::CheckFailed(format!("{}: {what} not fit all of these", file.shown)))
         }
     }
 }
@@ -126,116 +114,62 @@ fn asked(names: &[String]) -> Result<Vec<Profile>> {
     names.iter().map(one).collect()
 }
 
-/// The features that a text needs.
-fn needs(reflection: &lathe_kernels::Reflection) -> Vec<&'static str> {
-    let mut needs = Vec::new();
-    needs.extend(reflection.needs_subgroup.then_some("subgroups"));
-    needs.extend(reflection.needs_f16.then_some("f16"));
-    needs.extend((!reflection.needs_cooperative_matrix.is_empty()).then_some("matrices"));
-    needs
-}
-
 /// A row for each entry point of a file.
-fn of_file(opts: &Opts, path: &Path, profiles: &[Profile]) -> Result<Vec<Row>> {
-    let shown = path.display().to_string();
-    if path.extension().is_some_and(|e| e == "toml") {
-        return of_operation(path, profiles).map(|row| vec![row]);
-    }
-    let (_, reflection) = reflected(path).map_err(PlanError::into_usage)?;
-    let constants = settings(&reflection, &opts.set, &shown)?;
-    if reflection.entries.is_empty() {
-        return Err(Error::CheckFailed(format!("{shown}: has no entry point")));
-    }
-    let mut rows = Vec::new();
-    for entry in &reflection.entries {
+fn of_file(file: &File, profiles: &[Profile]) -> Result<Vec<Row>> {
+    let File { shown, reflection, constants } = file;
+    let row = |entry: &lathe_kernels::reflect::Entry| {
         let workgroup = reflection
-            .workgroup(&entry.name, &constants)
+            .workgroup(&entry.name, constants)
             .map_err(|e| Error::CheckFailed(format!("{shown}: {}: {e}", entry.name)))?;
         let fit = |profile: &Profile| {
-            let reasons = lacking(&reflection, &entry.name, workgroup, &profile.caps);
+            let reasons = lacking(reflection, &entry.name, workgroup, &profile.caps);
             Fit { profile: profile.name, shapes: usize::from(reasons.is_empty()), of: 1, reasons }
         };
-        rows.push(Row {
+        Ok(Row {
             name: entry.name.clone(),
-            storage_buffers: entry.buffers.len(),
+            storage_buffers: file.storage_buffers(entry),
             workgroup_memory: workgroup.0,
             invocations: workgroup.1,
-            needs: needs(&reflection),
+            needs: needs(reflection),
             fits: profiles.iter().map(fit).collect(),
-        });
-    }
-    Ok(rows)
+        })
+    };
+    reflection.entries.iter().map(row).collect()
 }
 
-/// A variant over its kernel's shapes: of those that it can run anywhere, how many run there, with
-/// the constants that it takes there.
+/// A variant over its kernel's shapes: of those that it can run anywhere, how many run on each
+/// profile, with the constants that it takes there.
 fn of_variant(
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     profiles: &[Profile],
 ) -> Row {
     let generous = backend_text::generous();
-    let name = format!("{}/{}", kernel.name, variant.name);
-    let needs = lathe_kernels::reflection(kernel.name, variant.name)
-        .map_or_else(Vec::new, |reflection| needs(&reflection));
-    let shapes: Vec<_> = kernel
-        .bench()
-        .into_iter()
-        .chain(kernel.cases())
-        .map(|problem| problem.shape)
-        .filter(|shape| variant.unsupported(shape, &generous).is_none())
-        .collect();
-    let plan = |shape: &Shape, caps: &Capabilities| Plan::of(kernel, variant, shape, caps);
-    row(name, needs, &shapes, profiles, plan)
-}
-
-/// A user's operation over the shapes of its golden file.
-fn of_operation(path: &Path, profiles: &[Profile]) -> Result<Row> {
-    let operation = Operation::read(path).map_err(PlanError::into_usage)?;
-    let file = UserKernel::of(path, &operation).map_err(PlanError::into_usage)?;
-    let variant = &operation.kernel.variants[0];
-    let shapes: Vec<_> = operation.kernel.cases().into_iter().map(|p| p.shape).collect();
-    let mut all = Vec::new();
-    for shape in &shapes {
-        if let Ok(plan) = file.plan_of_step(variant, shape, &backend_text::generous()) {
-            all.extend(plan.stages.iter().flat_map(|stage| needs(plan.code(stage).reflection)));
-        }
-    }
-    all.sort_unstable();
-    all.dedup();
-    let name = path.display().to_string();
-    Ok(row(name, all, &shapes, profiles, |shape, caps| file.plan_of_step(variant, shape, caps)))
-}
-
-/// Of some shapes as many as each profile runs, and why not the others.
-fn row(
-    name: String,
-    needs: Vec<&'static str>,
-    shapes: &[Shape],
-    profiles: &[Profile],
-    plan: impl Fn(&Shape, &Capabilities) -> Result<Plan, PlanError>,
-) -> Row {
-    let mut row = Row { name, needs, ..Row::default() };
+    let reflection = lathe_kernels::reflection(kernel.name, variant.name);
+    let mut row = Row {
+        name: format!("{}/{}", kernel.name, variant.name),
+        needs: reflection.map_or_else(Vec::new, |reflection| needs(&reflection)),
+        ..Row::default()
+    };
+    let problems = kernel.bench().into_iter().chain(kernel.cases());
+    let shapes = problems.map(|problem| problem.shape);
+    let runs = |shape: &Shape| variant.unsupported(shape, &generous).is_none();
+    let shapes: Vec<_> = shapes.filter(runs).collect();
     for profile in profiles {
-        let mut fit =
-            Fit { profile: profile.name, shapes: 0, of: shapes.len(), reasons: Vec::new() };
-        for shape in shapes {
-            match plan(shape, &profile.caps) {
+        let (name, of) = (profile.name, shapes.len());
+        let mut fit = Fit { profile: name, shapes: 0, of, reasons: Vec::new() };
+        for shape in &shapes {
+            match Plan::of(kernel, variant, shape, &profile.caps) {
                 Ok(plan) => {
                     fit.shapes += 1;
-                    for stage in &plan.stages {
-                        let code = plan.code(stage);
-                        let entry = code.reflection.entry(&stage.entry);
-                        let buffers = entry.map_or(0, |entry| entry.buffers.len());
-                        row.storage_buffers = row.storage_buffers.max(buffers);
-                        let workgroup = code.reflection.workgroup(&stage.entry, code.constants);
-                        let (memory, invocations) = workgroup.unwrap_or_default();
-                        row.workgroup_memory = row.workgroup_memory.max(memory);
-                        row.invocations = row.invocations.max(invocations);
+                    row.add(&plan);
+                }
+                Err(e) => {
+                    let reason = e.to_string();
+                    if !fit.reasons.contains(&reason) {
+                        fit.reasons.push(reason);
                     }
                 }
-                Err(PlanError::Unavailable(reason)) => fit.add(reason),
-                Err(e) => fit.add(e.to_string()),
             }
         }
         row.fits.push(fit);
@@ -243,8 +177,23 @@ fn row(
     row
 }
 
+impl Row {
+    /// Counts what the dispatches of a plan need.
+    fn add(&mut self, plan: &Plan) {
+        for stage in &plan.stages {
+            let code = plan.code(stage);
+            let buffers = code.reflection.entry(&stage.entry).map_or(0, |e| e.buffers.len());
+            let workgroup = code.reflection.workgroup(&stage.entry, code.constants);
+            let (memory, invocations) = workgroup.unwrap_or_default();
+            self.storage_buffers = self.storage_buffers.max(buffers);
+            self.workgroup_memory = self.workgroup_memory.max(memory);
+            self.invocations = self.invocations.max(invocations);
+        }
+    }
+}
+
 fn print(report: &Report, is_file: bool) {
-    // What a row asks and who offers it are two tables: one alone is too wide for a terminal.
+    // Demands of a row and who meets them are two tables: one alone is too wide for a terminal.
     let first = if is_file { "entry" } else { "kernel, variant" };
     let mut asks = table::table(&[first, "buffers", "memory", "invocations", "needs"], &[1, 2, 3]);
     let header = [first].into_iter().chain(report.profiles.iter().map(|line| line.profile.name));
@@ -255,7 +204,7 @@ fn print(report: &Report, is_file: bool) {
             Some((own, variant)) => {
                 if own != kernel {
                     kernel = own;
-                    asks.add_row(vec![own, "", "", "", ""]);
+                    asks.add_row([own, "", "", "", ""]);
                     fits.add_row([own].into_iter().chain(row.fits.iter().map(|_| "")));
                 }
                 // One blank: the longest name fits so.
@@ -263,14 +212,18 @@ fn print(report: &Report, is_file: bool) {
             }
             None => row.name.clone(),
         };
+        // In short, for the table to be narrow.
+        let needs = row.needs.iter().filter_map(|need| need.rsplit([' ', '-']).next());
+        let needs = needs.collect::<Vec<_>>().join("\n");
+        let needs = if needs.is_empty() { "-".into() } else { needs };
         // Of what fits nowhere nobody knows what it would take.
         let known = |text: String| if row.invocations == 0 { "-".to_owned() } else { text };
-        asks.add_row(vec![
+        asks.add_row([
             name.clone(),
             known(row.storage_buffers.to_string()),
             known(bytes(row.workgroup_memory.into())),
             known(row.invocations.to_string()),
-            if row.needs.is_empty() { "-".into() } else { row.needs.join("\n") },
+            needs,
         ]);
         fits.add_row([name].into_iter().chain(row.fits.iter().map(Fit::text)));
     }
@@ -284,9 +237,9 @@ fn print(report: &Report, is_file: bool) {
             }
         }
     }
-    for line in &report.profiles {
-        let ProfileLine { profile, .. } = line;
-        let subgroups = line.subgroup_size.map_or_else(
+    for ProfileLine { profile, .. } in &report.profiles {
+        let caps = &profile.caps;
+        let subgroups = caps.subgroup.map_or_else(
             || "no subgroups".into(),
             |(min, max)| format!("subgroups of {min} to {max}"),
         );
@@ -294,10 +247,10 @@ fn print(report: &Report, is_file: bool) {
             "{}: {}; {} storage buffers, {} of workgroup memory, {} invocations, {subgroups}, {}",
             profile.name,
             profile.what,
-            line.storage_buffers,
-            bytes(line.workgroup_memory.into()),
-            line.invocations,
-            if line.f16 { "f16" } else { "no f16" },
+            caps.storage_buffers,
+            bytes(caps.workgroup_memory.into()),
+            caps.invocations,
+            if caps.f16 { "f16" } else { "no f16" },
         );
         for source in profile.sources {
             outln!("  {source}");
