@@ -35,9 +35,9 @@ use tokenizers::{
 use super::file::{self, ModelError};
 use score::Scores;
 
+pub use crate::token_type;
+pub use crate::vocabulary::Vocabulary;
 pub use error::TokenizerError;
-pub use gguf::{Vocabulary, token_type};
-pub(crate) use gguf::{PRE, Pre};
 pub use stream::TextStream;
 
 /// Longest `tokenizer.json` that is read; the largest public one has 33 MB.
@@ -321,9 +321,7 @@ fn strict(mut model: BPE) -> BPE {
 }
 
 /// Ids that a post-processor puts before and after a text.
-pub(crate) fn around(
-    processor: &PostProcessorWrapper,
-) -> Result<[Vec<u32>; 2], TokenizerError> {
+pub(crate) fn around(processor: &PostProcessorWrapper) -> Result<[Vec<u32>; 2], TokenizerError> {
     let text = Token::new(u32::MAX, String::new(), (0, 0));
     let text = Encoding::from_tokens(vec![text], 0);
     let whole = guarded(|| processor.process(text, None, true))?;

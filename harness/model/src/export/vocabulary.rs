@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::json::{KeyError, Object, shown};
-use crate::tokenizer::token_type::{CONTROL, NORMAL, UNUSED, USER_DEFINED};
-use crate::tokenizer::{PRE, Pre, Vocabulary, around};
+use crate::token_type::{CONTROL, NORMAL, UNUSED, USER_DEFINED};
+use crate::tokenizer::around;
+use crate::vocabulary::{PRE, Pre, Vocabulary};
 
 /// Why a `tokenizer.json` cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

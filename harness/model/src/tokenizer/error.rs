@@ -1,6 +1,6 @@
 //! What can be wrong with a vocabulary, and what it cannot encode.
 
-use super::gguf::key;
+use crate::vocabulary::key;
 
 /// A vocabulary that cannot be used or text that cannot be encoded. Messages about a vocabulary
 /// name the metadata key or the place in `tokenizer.json`.
