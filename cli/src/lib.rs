@@ -472,9 +472,9 @@ fn watch(watched: Option<&Path>, mut work: impl FnMut() -> Result<()>) -> Result
     }
 }
 
-/// What a mistyped name may have meant, or all that there are.
+/// Names that a mistyped one may have meant, or all that there are.
 fn meant(name: &str, known: &[&str]) -> String {
-    /// How alike two names are, from 0 to 1, when one is taken for the other.
+    /// Likeness of two names, from 0 to 1, at which one is taken for the other.
     const ALIKE: f64 = 0.75;
     let alike = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
     let mut near: Vec<_> = known.iter().filter(|known| alike(known) >= ALIKE).collect();

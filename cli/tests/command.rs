@@ -104,7 +104,7 @@ fn long_store() -> String {
 #[test]
 fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
     let [base, new] = ["2026-11-22", "2026-11-21"]
-        .map(|day| repository(&format!("benches/records/nvidia-h200/{day}-ladder-gemv_q.json")));
+        .map(|day| repository(&format!("benches/records/nvidia-h200.csv#{day}-ladder-gemv_q")));
     let compare = ["compare", &base, &new];
     let folder = Folder::new();
     let (store, merged) = (folder.write("tuned.json", long_store()), folder.path("folder"));
@@ -587,7 +587,7 @@ fn without_room(args: &[&str]) -> Output {
 #[test]
 fn a_file_that_cannot_be_written_whole_is_not_there() {
     let folder = Folder::new();
-    let record = repository("benches/records/nvidia-h200/2026-11-20-rms_norm.json");
+    let record = repository("cli/tests/records/2026-11-22-ladder-gemv_q.json");
     let page = folder.write("page.html", "<!doctype html>old");
     let model = golden_name("llama-tiny-f16.gguf");
     let decode = ["decode", &model, "--prompt-tokens", "1,2", "-n", "2", "--executor", "cpu"];

@@ -24,8 +24,7 @@ use lathe_device::execute::GpuExecutor;
 use lathe_device::gpu::{Gpu, Pipelines, Policy};
 use lathe_device::measure::Repetitions;
 use lathe_record::AdapterSummary;
-use lathe_record::record::{GenerationTest, MeasuredModel, TokS, Verified};
-use lathe_record::stats::mean_sd;
+use lathe_record::record::{GenerationTest, MeasuredModel, Verified};
 use lathe_record::steady::steady;
 
 pub use suite::{Config, Settings, Tier, model as suite};
@@ -500,11 +499,7 @@ fn result(
 ) -> GenerationTest {
     let Lengths { depth, prompt, generate } = test.lengths;
     let samples_ns: Vec<u64> = samples.iter().map(|d| d.as_nanos() as u64).collect();
-    let tokens = (test.sequences * (prompt + generate)) as f64;
-    let samples_ts: Vec<f64> = samples.iter().map(|d| tokens / d.as_secs_f64()).collect();
-    let ns: Vec<f64> = samples_ns.iter().map(|ns| *ns as f64).collect();
-    let ((avg_ns, stddev_ns), (mean, sd)) = (mean_sd(&ns), mean_sd(&samples_ts));
-    GenerationTest {
+    let test = GenerationTest {
         test: test.name(),
         model: model.clone(),
         type_k: options.kv.name().into(),
@@ -517,18 +512,13 @@ fn result(
         sampling: test.sampling,
         steps_per_submit,
         test_time: humantime::format_rfc3339_seconds(began).to_string(),
-        avg_ns: avg_ns.round() as u64,
-        stddev_ns: stddev_ns.round() as u64,
-        avg_ts: mean,
-        stddev_ts: sd,
         samples_ns,
-        samples_ts,
-        tok_s: TokS { mean, sd },
         gpu_memory_predicted_bytes: lathe_device::plan::memory::Memory::of(&graph.recording)
             .total(),
-        tuned: graph.tuned(),
+        selected: graph.selected.clone(),
         run_grid: graph.run_grid(),
         kv_cache_bytes: graph.kv_bytes(),
         ..GenerationTest::default()
-    }
+    };
+    test.settled()
 }

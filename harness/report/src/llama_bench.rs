@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::csv_row;
 
 /// The columns of the CSV, in llama-bench's order, then ours.
-const COLUMNS: [&str; 25] = [
+const COLUMNS: [&str; 24] = [
     "build_commit",
     "gpu_info",
     "backends",
@@ -34,7 +34,6 @@ const COLUMNS: [&str; 25] = [
     "activations",
     "verified",
     "adapter_driver",
-    "beside_ts",
 ];
 
 /// A test as a row: all keys of its record, and those of its environment that llama-bench has.
@@ -70,9 +69,6 @@ pub fn csv(run: &GenerationTests, env: &Environment) -> String {
         let sampling = test.sampling.map(|sampling| sampling.to_string()).unwrap_or_default();
         let cells = COLUMNS.map(|column| match (column, row.get(column).unwrap_or(&Value::Null)) {
             ("sampling", _) => sampling.clone(),
-            ("beside_ts", _) => {
-                test.beside.as_ref().map(|of| of.avg_ts.to_string()).unwrap_or_default()
-            }
             ("verified", Value::Null) => "not verified".to_owned(),
             ("verified", verified) => format!("{} positions", verified["positions"]),
             (_, Value::Null) => String::new(),

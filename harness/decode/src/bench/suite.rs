@@ -188,19 +188,23 @@ impl Bench<'_> {
         on.ended();
         let (runs, watched) = repetitions.end(settled);
         let runs = runs.into_iter().flatten().collect();
-        let tokens = [config.prompt, config.generate];
         let verified = trial.verified();
         let (predicted, _) = Predicted::of(&gpu, &graph);
-        Ok(SuiteConfig {
+        let figures = SuiteConfig {
+            prompt_tokens: config.prompt,
+            generated_tokens: config.generate,
+            sampling: config.sampling,
+            runs,
             verified,
             kv_cache_bytes: graph.kv_bytes(),
-            tuned: graph.tuned(),
+            selected: graph.selected.clone(),
             run_grid: graph.run_grid(),
             watched,
             gpu_memory_bytes: predicted.measured(&gpu, held).bytes(),
             gpu_memory_predicted_bytes: predicted.predicted_bytes,
-            ..SuiteConfig::of(tokens, config.sampling, faster, runs)
-        })
+            ..SuiteConfig::default()
+        };
+        Ok(figures.settled(faster))
     }
 }
 

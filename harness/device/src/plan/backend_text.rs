@@ -1,4 +1,4 @@
-//! What a kernel becomes in the language of each back end: naga's writers and their known limits.
+//! Texts of a kernel in the language of each back end: naga's writers and their known limits.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub enum Language {
     Wgsl,
 }
 
-/// What a writer makes.
+/// Output of a writer.
 #[derive(Clone, Debug)]
 pub enum Written {
     /// A text.
