@@ -97,7 +97,7 @@ fn print(report: &GateReport) {
                 format!("{} ±{:.1} %", case.verdict, 100.0 * case.threshold),
             ]);
         }
-        out::table(t);
+        out::fitted(t);
     }
     if let Some(control) = report.control {
         outln!(

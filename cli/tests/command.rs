@@ -107,13 +107,13 @@ fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
         .map(|day| repository(&format!("benches/records/nvidia-h200.csv#{day}-ladder-gemv_q")));
     let compare = ["compare", &base, &new];
     let folder = Folder::new();
-    let (store, merged) = (folder.write("tuned.json", long_store()), folder.path("folder"));
+    let store = folder.write("tuned.json", long_store());
     let entries = ["one_with_a_name_as_long_as_they_come", "another_that_is_as_long_as_this"];
     let entry = |name: &&str| format!("@compute @workgroup_size(8, 8, 4) fn {name}() {{}}\n");
     let wgsl = folder.write("mine.wgsl", entries.iter().map(entry).collect::<String>());
     // A chat template is a long value.
     let talking = talking_model(&folder);
-    let commands: [&[&str]; 12] = [
+    let commands: [&[&str]; 11] = [
         &["doctor"],
         &["list"],
         &["check", "glu", "--cases", "1"],
@@ -125,7 +125,6 @@ fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
         &["validate", "matmul", "--limits", "all"],
         &["validate", &wgsl],
         &["tune", "--show", "--store", &store],
-        &["merge", &base, &new, "-o", &merged],
     ];
     for command in commands {
         let (lines, text) = table(&lathe(command));
