@@ -6,18 +6,17 @@ use clap::Args;
 use lathe_harness::data::Ratio;
 use lathe_harness::data::Word;
 use lathe_harness::data::paired::{FEWEST_BLOCKS, Verdict, usable};
-use lathe_harness::data::record::{Ab, AbSide, Body, Flag, GoldenFile, Record};
-use lathe_harness::data::rng::Rng;
+use lathe_harness::data::record::{Ab, AbSide, Body, Record};
 use lathe_harness::data::stats;
 use lathe_harness::error::{Error, Result};
-use lathe_harness::gpu::{Checks, Gpu, Pipelines, Span};
-use lathe_harness::judge::check::Case;
+use lathe_harness::gpu::{Checks, Gpu, Span};
 use lathe_harness::measure::ab::{self, AbOptions};
-use lathe_harness::measure::{Bench, BenchOptions, environment};
+use lathe_harness::measure::{BenchOptions, environment};
 use lathe_harness::plan::select::{Hints, select};
-use lathe_harness::plan::user::{UserKernel, is_file};
-use lathe_harness::plan::{Plan, PlanError};
-use lathe_kernels::{Kernel, Problem};
+use lathe_harness::plan::shapes;
+use lathe_harness::plan::target::Target;
+use lathe_harness::plan::user::is_file;
+use lathe_kernels::Problem;
 
 use super::Global;
 use super::generation::recorded_name;
@@ -27,35 +26,24 @@ use crate::table;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// KERNEL, `decode` for whole steps, or FILE.toml with an [operation] of your own
+    /// KERNEL, or `decode` for whole steps
     kernel: String,
-    /// Of an operation of your own: the file that is judged against FILE.toml, as --b
-    #[arg(value_name = "FILE", conflicts_with_all = ["a", "b"])]
-    other: Option<String>,
     /// First side: VARIANT, `selected` for the one that decode takes, or [VARIANT=]FILE.wgsl, a
     /// file in that variant's place (else the first's); for `decode` KERNEL=VARIANT,
     /// KERNEL[/VARIANT]=FILE.wgsl, or weights=f16 (any type of `lathe quantize`) for weights
     /// converted while loading, beside weights=as_stored; or runs=off, runs=128x512 and so on, as
     /// --runs of decode
     #[arg(long, value_name = "VARIANT")]
-    a: Option<String>,
+    a: String,
     /// Second side, judged against the first
     #[arg(long, value_name = "VARIANT")]
-    b: Option<String>,
+    b: String,
     /// Shape; what is not named keeps the kernel's default, or is what the files take
     #[arg(long)]
     shape: Option<String>,
     /// GGUF file, for `decode`
     #[arg(long, value_name = "FILE")]
     model: Option<std::path::PathBuf>,
-    /// Time files that are right for --shape alone: they are not checked on others, and the result
-    /// says so
-    #[arg(long, requires = "shape")]
-    one_shape: bool,
-    /// Time kernels that are wrong by a little too: finite, written, each element within 1/128 of
-    /// its magnitude. The verdict and the record say so
-    #[arg(long)]
-    tolerate: bool,
     /// For `decode`: compare nothing with the CPU reference; the verdict then says so
     #[arg(long)]
     no_verify: bool,
@@ -76,28 +64,7 @@ pub(super) struct Opts {
     allow_software: bool,
 }
 
-impl Opts {
-    /// Both sides as they are named. That of a user's operation is its own first side.
-    fn sides(&self) -> Result<[String; 2]> {
-        let own = is_file(&self.kernel).then_some(&self.kernel);
-        let (a, b) = (self.a.as_ref().or(own), self.b.as_ref().or(self.other.as_ref()));
-        match (&self.other, own, a, b) {
-            (Some(other), None, ..) => Err(Error::Usage(format!(
-                "{other}: name the sides with --a and --b; a second file alone goes with a TOML \
-                 that has an [operation]"
-            ))),
-            (.., Some(a), Some(b)) => Ok([a.clone(), b.clone()]),
-            (_, Some(own), ..) => {
-                Err(Error::Usage(format!("{own} against what? `lathe ab {own} OTHER.toml`")))
-            }
-            _ => Err(Error::Usage("`lathe ab` needs two sides: --a VARIANT --b VARIANT".into())),
-        }
-    }
-}
-
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let mut names = opts.sides()?;
-    let operation = super::operation(Some(&opts.kernel))?;
     let gpu = Arc::new(global.open()?);
     super::refuse_software(&gpu, opts.allow_software, "a speed verdict", "runs")?;
     super::refuse_overwriting(opts.save.as_ref())?;
@@ -109,16 +76,10 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(seconds) = opts.time_out {
         options.time_out = std::time::Duration::from_secs(seconds);
     }
-    let (mut own_tolerance, mut one_shape) = (false, opts.one_shape);
-    let (mut golden, mut same_inputs) = (None, false);
+    let mut names = [opts.a.clone(), opts.b.clone()];
     let (shape, mixed, verified, sides, outcome) = if opts.kernel == "decode" {
         if opts.shape.is_some() {
             return Err(Error::Usage("--shape does not go with `ab decode`".into()));
-        }
-        if opts.tolerate {
-            return Err(Error::Usage(
-                "--tolerate is for kernels; `ab decode` has --no-verify".into(),
-            ));
         }
         let model = opts
             .model
@@ -128,70 +89,25 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let (outcome, verified) = super::decode::ab(&gpu, model, sides, &options, !opts.no_verify)?;
         (recorded_name(model), is_file(sides[0]) != is_file(sides[1]), verified, None, outcome)
     } else {
-        let operation = operation.as_ref();
-        let (kernel, problem) = match operation {
-            Some(own) => (own.kernel, super::shapes::known_one(own, opts.shape.as_deref())?),
-            None => {
-                let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-                let problem = super::shapes::one(kernel, opts.shape.as_deref())?;
-                (kernel, within_files(kernel, problem, opts, &names, &gpu)?)
+        let kernel = Target::one(&opts.kernel)?.kernel;
+        let text = opts.shape.as_deref().unwrap_or_default();
+        let mut problem = shapes::one(kernel, Some(text))?;
+        // What --shape does not name is moved to what the sides that are files take.
+        for name in names.iter().filter(|name| is_file(name)) {
+            if let Some(file) = Target::side(kernel, name)?.file {
+                let moved = shapes::filled(kernel, vec![problem], text, &file, &gpu.caps)?;
+                problem = moved.into_iter().next().expect("one of one");
             }
-        };
+        }
         for name in names.iter_mut().filter(|name| *name == SELECTED) {
             *name = selected(kernel, &problem, &gpu)?;
         }
-        let sides = [super::place(kernel, &names[0])?, super::place(kernel, &names[1])?];
-        let mut outside = [None, None];
-        for ((variant, file), outside) in sides.iter().zip(&mut outside) {
-            if let Some(file) = file {
-                let (timed, place) = (std::slice::from_ref(&problem), (kernel, *variant));
-                let how = (opts.tolerate, opts.one_shape);
-                let others = super::check_others(&gpu, place, file, timed, how, operation)?;
-                one_shape |= others.checked == 0;
-                *outside = others.outside;
-                // Both sides were judged on as many as either takes.
-                let before = golden.as_ref().map_or(usize::MAX, |golden: &GoldenFile| golden.cases);
-                golden = operation.map(|own| GoldenFile {
-                    hash: own.golden.hash().to_owned(),
-                    cases: others.golden_cases.min(before),
-                });
-                same_inputs = operation.is_some_and(|own| own.golden.draws(&problem.shape) == 1);
-            }
-        }
-        let mut bench_options = BenchOptions::of(&gpu);
-        bench_options.seed = opts.seed.unwrap_or(bench_options.seed);
-        environment.seed = Some(bench_options.seed);
-        let plan = |side: usize| -> Result<Plan> {
-            let (variant, file) = &sides[side];
-            let plan =
-                super::plan_of(kernel, variant, &problem, &gpu.caps, file.as_deref(), operation);
-            let plan = plan.map(|plan| Plan { lenient: opts.tolerate, ..plan });
-            plan.map_err(|e| match e {
-                PlanError::Unavailable(reason) => Error::Unavailable {
-                    what: format!("{}/{}", kernel.name, names[side]),
-                    adapter: gpu.adapter.name.clone(),
-                    reason,
-                },
-                e => e.into_usage(),
-            })
-        };
-        let rotate = bench_options.rotate_bytes;
-        let plans = [plan(0)?, plan(1)?];
-        let mixed = plans[0].built_in != plans[1].built_in;
-        own_tolerance = plans.iter().any(|plan| plan.tolerated.is_some());
-        // Each side has pipelines of its own, also where both are the same code, and a coin says
-        // which is compiled and laid out first.
-        let b_first = Rng::fresh().below(2) == 1;
-        let [first, second] = if b_first { [&plans[1], &plans[0]] } else { [&plans[0], &plans[1]] };
-        let case = Case::new(&gpu, first.clone(), &problem, bench_options.seed)?;
-        let mut first = Bench::new(&gpu, &Pipelines::default(), case, rotate)?.validated()?;
-        let mut second = first.beside(&Pipelines::default(), second.clone())?.validated()?;
-        let (a, b) = if b_first { (&mut second, &mut first) } else { (&mut first, &mut second) };
-        let (outcome, mut sides) = ab::kernels(a, b, &bench_options, &options)?;
-        for (side, outside) in sides.iter_mut().zip(outside) {
-            side.outside = side.outside.take().or(outside);
-        }
-        (kernel.show(&problem), mixed, None, Some(sides), outcome)
+        let sides = [Target::side(kernel, &names[0])?, Target::side(kernel, &names[1])?];
+        let mut bench = BenchOptions::of(&gpu);
+        bench.seed = opts.seed.unwrap_or(bench.seed);
+        environment.seed = Some(bench.seed);
+        let report = ab::targets(&gpu, &sides, &problem, &bench, &options)?;
+        (kernel.show(&problem), report.mixed, None, Some(report.sides), report.outcome)
     };
     if mixed && gpu.checks == Checks::Files {
         eprintln!(
@@ -199,21 +115,16 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
              --runtime-checks (both) or --unchecked-files (neither) compares like with like"
         );
     }
-    let ab::Outcome { comparison, blocks, throttled, drift, mut flags } = outcome;
-    flags.extend(one_shape.then_some(Flag::OneShape));
-    flags.extend(own_tolerance.then_some(Flag::OwnTolerance));
-    flags.extend(golden.is_some().then_some(Flag::GoldenCasesAlone));
-    flags.extend(same_inputs.then_some(Flag::SameInputs));
-    let wrong = sides.iter().flatten().any(|side| side.outside.is_some());
-    flags.extend(wrong.then_some(Flag::WrongByALittle));
+    let ab::Outcome { comparison, blocks, throttled, drift, flags } = outcome;
     environment.canary_drift = drift;
     let (a_side, b_side) = sides.map(|[a, b]| (a, b)).unzip();
     let median = |times: Vec<f64>| stats::summarise(&times).median;
+    let [a, b] = names;
     let body = Ab {
-        kernel: operation.map_or_else(|| opts.kernel.clone(), |own| own.kernel.name.to_owned()),
+        kernel: opts.kernel.clone(),
         shape,
-        a: names[0].clone(),
-        b: names[1].clone(),
+        a,
+        b,
         a_us: median(blocks.iter().flat_map(|b| b.a).collect()),
         b_us: median(blocks.iter().flat_map(|b| b.b).collect()),
         verdict: comparison.verdict.into(),
@@ -227,7 +138,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         indifference: comparison.indifference,
         confidence: Some(options.paired.confidence),
         verified,
-        golden,
+        golden: None,
         flags: flags.into_iter().map(Into::into).collect(),
         throttled,
         blocks: comparison.blocks,
@@ -244,28 +155,14 @@ const SELECTED: &str = "selected";
 
 /// The variant that decode takes for a problem on this adapter. Tuned choices do not count: a
 /// variant that is named has the constants of its declaration.
-fn selected(kernel: &'static Kernel, problem: &Problem, gpu: &Gpu) -> Result<String> {
+fn selected(
+    kernel: &'static lathe_kernels::Kernel,
+    problem: &Problem,
+    gpu: &Gpu,
+) -> Result<String> {
     let selection = select(kernel, &problem.shape, &gpu.caps, &Hints::new(), None)
         .map_err(|e| Error::Usage(e.to_string()))?;
     Ok(selection.plan.variant)
-}
-
-/// What `--shape` does not name, moved into what the sides that are files take.
-fn within_files(
-    kernel: &'static Kernel,
-    problem: Problem,
-    opts: &Opts,
-    names: &[String; 2],
-    gpu: &Gpu,
-) -> Result<Problem> {
-    let (mut moved, text) = (vec![problem], opts.shape.as_deref().unwrap_or_default());
-    for name in names.iter().filter(|name| *name != SELECTED) {
-        let (_, Some(file)) = super::place(kernel, name)? else { continue };
-        let file = UserKernel::read(&file, kernel).map_err(PlanError::into_usage)?;
-        // What it does not take anywhere near is said when it is planned.
-        moved = super::shapes::filled(kernel, moved, text, &file, &gpu.caps)?;
-    }
-    Ok(moved.swap_remove(0))
 }
 
 /// Saves and prints a record; an error where it has no verdict.
@@ -310,7 +207,7 @@ fn no_verdict(ab: &Ab) -> String {
 }
 
 fn print(ab: &Ab) {
-    let shape = super::shapes::brief(&ab.kernel, &ab.shape);
+    let shape = shapes::brief(&ab.kernel, &ab.shape);
     outln!("{}", format!("{} {shape}", ab.kernel).trim_end());
     let exact = |side: &Option<AbSide>| match side {
         Some(s) => format!("   NMSE {:.1e} of at most {:.0e}", s.nmse, s.nmse_bound),
@@ -337,21 +234,10 @@ fn print(ab: &Ab) {
             }
         }
     }
-    let sides = [("A", &ab.a_side), ("B", &ab.b_side)];
-    let sides = sides.into_iter();
-    let wrong: Vec<_> =
-        sides.filter_map(|(name, side)| Some((name, side.as_ref()?.outside.as_ref()?))).collect();
-    for (side, why) in &wrong {
-        outln!("{side} is WRONG by a little: {why}");
-    }
     let how = match &ab.verified {
         Some(v) => format!("{} positions verified", v.positions),
         None if ab.kernel == "decode" => "not verified".into(),
-        None => match wrong.as_slice() {
-            [] => "outputs judged".into(),
-            [(side, _)] => format!("{side} is wrong by a little"),
-            _ => "A and B are wrong by a little".into(),
-        },
+        None => "outputs judged".into(),
     };
     let over = match ab.processes.len() {
         0 => "within one run".to_owned(),
@@ -373,9 +259,6 @@ fn print(ab: &Ab) {
     };
     let said = format!("B is {} {over} ({rests_on}; {how})", ab.verdict);
     out::verdict(tone, &said);
-    if let Some(golden) = &ab.golden {
-        outln!("{golden}");
-    }
     if ab.throttled > 0 {
         outln!("{} blocks dropped: the driver held the clocks down", ab.throttled);
     }

@@ -1,6 +1,5 @@
 //! `lathe bench`: GPU time, cold and warm, against the measured copy bandwidth.
 
-mod adapters;
 mod axes;
 mod decode;
 
@@ -9,16 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use lathe_harness::data::record::{Bench, BenchCase, Body, Environment, Record, StageTiming};
-use lathe_harness::data::shard::Shard;
+use lathe_harness::data::record::{Bench, BenchCase, Body, Environment, Record};
 use lathe_harness::error::{Error, Result};
-use lathe_harness::measure::{BenchOptions, Outcome, Planned, Session};
-use lathe_harness::plan::select::{Hints, select};
+use lathe_harness::measure::{BenchOptions, Outcome, Request, Session};
+use lathe_harness::plan::shapes::brief;
 use lathe_harness::plan::tuned::{Store, Tuned};
-use lathe_harness::plan::user::{Operation, UserKernel, is_file};
-use lathe_harness::plan::{Plan, PlanError};
 use lathe_harness::report::cases as rows;
-use lathe_kernels::{Kernel, KernelVariant, Problem};
 
 use super::Global;
 use super::out;
@@ -64,7 +59,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 
 #[derive(Debug, Args)]
 struct KernelOpts {
-    /// KERNEL or KERNEL/VARIANT, or FILE.toml with an [operation] of your own; all without
+    /// KERNEL or KERNEL/VARIANT; all without
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
     /// Of every shape only the variant that decoding would select
@@ -79,9 +74,6 @@ struct KernelOpts {
     /// Time invocations that overlap too, each with its own outputs
     #[arg(long)]
     overlapped: bool,
-    /// Where an invocation is several dispatches, time each of them alone too
-    #[arg(long)]
-    stages: bool,
     /// Shapes of one kernel instead of its benchmark shapes, such as ROWS=1152,K=6912, with lists
     /// (ROWS=[64,128]) and ranges (K=64..=1024*2, K=64..=256+64); what is not named keeps the
     /// kernel's default, or is what a file takes
@@ -90,10 +82,6 @@ struct KernelOpts {
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
     #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<PathBuf>,
-    /// Time a file that is right for --shape alone: it is not checked on others, and the result
-    /// says so
-    #[arg(long, requires = "shape")]
-    one_shape: bool,
     /// Run again whenever your file is saved, its TOML, or what that one names
     #[arg(long, conflicts_with = "processes")]
     watch: bool,
@@ -105,30 +93,16 @@ struct KernelOpts {
     /// How to print results
     #[arg(long, default_value = "table")]
     format: Format,
-    /// Save the run as a record; an existing file is not overwritten. With --all-adapters a folder,
-    /// and a record an adapter
+    /// Save the run as a record; an existing file is not overwritten
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Let a software adapter save records
     #[arg(long)]
     allow_software: bool,
-    /// Measure on each adapter in turn, in a process each
-    #[arg(long, conflicts_with = "watch")]
-    all_adapters: bool,
-    /// Of all kernels and shapes only every N-th, from the I-th on: one job of N
-    #[arg(long, value_name = "I/N", conflicts_with = "watch")]
-    shard: Option<Shard>,
 }
 
 fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
-    let target = opts.targets.first().map(String::as_str);
-    let watched = super::watched(global, opts.watch, opts.wgsl.as_deref(), target)?;
-    if opts.one_shape && opts.wgsl.is_none() && !target.is_some_and(is_file) {
-        return Err(Error::Usage("--one-shape needs a file of yours: --wgsl FILE".into()));
-    }
-    if opts.all_adapters {
-        return adapters::run(global, opts);
-    }
+    let watched = super::watched(global, opts.watch, opts.wgsl.as_deref())?;
     let gpu = Arc::new(global.open()?);
     let allowed = opts.save.is_none() || opts.allow_software;
     super::refuse_software(&gpu, allowed, "a speed record", "saves")?;
@@ -141,96 +115,25 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     let session = &mut Session::new(&gpu)?;
     session.options.seed = opts.seed.unwrap_or(session.options.seed);
     session.options.overlapped = opts.overlapped;
-    session.options.stages = opts.stages;
-    super::watch(&watched, || once(global, opts, session))
+    super::watch(watched, || once(global, opts, session))
 }
 
 fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()> {
-    let mut named = Vec::new();
-    for target in &opts.targets {
-        match super::operation(Some(target))? {
-            Some(own) => named.push((own.kernel, own.kernel.variants.iter().collect(), Some(own))),
-            None => named.extend(unowned(super::named(Some(target))?)),
-        }
-    }
-    if opts.targets.is_empty() {
-        named.extend(unowned(super::named(None)?));
-    }
-    if opts.selected && named.iter().any(|(_, _, operation)| operation.is_some()) {
-        return Err(Error::Usage(
-            "--selected is of Lathe's own kernels: nothing selects among files".into(),
-        ));
-    }
-    if opts.wgsl.is_some() && named.len() != 1 {
-        return Err(Error::Usage("--wgsl needs a KERNEL".into()));
-    }
-    if opts.shape.is_some() && named.iter().any(|(kernel, ..)| kernel.name != named[0].0.name) {
+    let targets = super::targets(&opts.targets, opts.wgsl.as_deref())?;
+    if opts.shape.is_some() && targets.iter().any(|t| t.kernel.name != targets[0].kernel.name) {
         return Err(Error::Usage("--shape needs a KERNEL, or variants of one".into()));
     }
     let tuned = match opts.selected && !opts.untuned {
         true => Store::read(&Store::default_path())?.of(&session.gpu.place()),
         false => Tuned::default(),
     };
-    let tuned = opts.selected.then_some(tuned);
-    let (mut planned, mut unavailable) = (Vec::new(), Vec::new());
-    let mut units = 0;
-    for (kernel, variants, operation) in named {
-        let operation = operation.as_ref();
-        let problems = match (&opts.shape, operation) {
-            (Some(text), Some(own)) => super::shapes::known(own, text)?,
-            (Some(text), None) => {
-                let problems = super::shapes::all(kernel, text)?;
-                match &opts.wgsl {
-                    Some(file) => {
-                        let file = UserKernel::read(file, kernel).map_err(PlanError::into_usage)?;
-                        super::shapes::filled(kernel, problems, text, &file, &session.gpu.caps)?
-                    }
-                    None => problems,
-                }
-            }
-            (None, _) if opts.first => vec![kernel.default_problem()],
-            (None, _) => kernel.bench(),
-        };
-        // All variants of a shape are of one shard: they are compared with each other.
-        let before = units;
-        units += problems.len();
-        let problems: Vec<_> = (before..units)
-            .zip(problems)
-            .filter(|(nth, _)| opts.shard.is_none_or(|shard| shard.has(*nth)))
-            .map(|(_, problem)| problem)
-            .collect();
-        if problems.is_empty() {
-            continue;
-        }
-        // A file stands in the place of one variant.
-        let places = if opts.wgsl.is_some() { &variants[..1] } else { &variants[..] };
-        let (mut one_shape, mut golden_cases) = (opts.one_shape, None);
-        let file = opts.wgsl.as_deref().or(operation.map(Operation::path));
-        if let Some(file) = file {
-            let (gpu, how) = (&session.gpu, (false, opts.one_shape));
-            let others =
-                super::check_others(gpu, (kernel, places[0]), file, &problems, how, operation)?;
-            one_shape |= others.checked == 0;
-            golden_cases = operation.map(|_| others.golden_cases);
-        }
-        for problem in problems {
-            let what = (kernel, places, operation);
-            let plans = plans(opts, session, tuned.as_ref(), what, &problem, &mut unavailable)?;
-            planned.extend(plans.into_iter().map(|(plan, is_tuned)| Planned {
-                problem: problem.clone(),
-                plan,
-                is_tuned,
-                one_shape,
-                golden_cases,
-            }));
-        }
-    }
-    if let Some(shard) = opts.shard {
-        let own = (0..units).filter(|nth| shard.has(*nth)).count();
-        eprintln!("lathe: shard {shard}: {own} of {units} kernels and shapes");
-    }
-    // A shard may have only what this adapter cannot run: that is said, and the others go on.
-    let is_idle = opts.shard.is_some() && planned.is_empty();
+    let request = Request {
+        targets: &targets,
+        shape: opts.shape.as_deref(),
+        first: opts.first,
+        selected: opts.selected.then_some(&tuned),
+    };
+    let (planned, mut unavailable) = session.plan(&request)?;
     let count = planned.len();
     if let Some(what) = what_comes(count, &session.options) {
         eprintln!("lathe: {what}");
@@ -264,7 +167,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         eprintln!("unavailable {line}");
     }
     let (measured, failed) = (bench.cases.len(), bench.failed.len());
-    if measured + failed == 0 && !is_idle {
+    if measured + failed == 0 {
         return Err(Error::Unavailable {
             what: match opts.targets.is_empty() {
                 true => "every variant".into(),
@@ -290,46 +193,6 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             n + measured
         ))),
     }
-}
-
-/// What is timed: a kernel, its variants, and the operation where that is the user's own.
-type Target = (&'static Kernel, Vec<&'static KernelVariant>, Option<Operation>);
-
-/// Lathe's own kernels among targets.
-fn unowned(named: Vec<super::Named>) -> impl Iterator<Item = Target> {
-    named.into_iter().map(|(kernel, variants)| (kernel, variants, None))
-}
-
-/// Plans of a problem: of each variant, or of what decoding would take of these; each with whether
-/// it is a tuned choice. Why others cannot run here is added to `unavailable`.
-fn plans(
-    opts: &KernelOpts,
-    session: &Session,
-    tuned: Option<&Tuned>,
-    (kernel, places, operation): (&'static Kernel, &[&'static KernelVariant], Option<&Operation>),
-    problem: &Problem,
-    unavailable: &mut Vec<String>,
-) -> Result<Vec<(Plan, bool)>> {
-    let (caps, shape) = (&session.gpu.caps, &problem.shape);
-    if let Some(tuned) = tuned {
-        let selection = select(kernel, shape, caps, &Hints::new(), Some(tuned))
-            .map_err(|e| Error::Usage(e.to_string()))?;
-        tracing::info!("{} {}: {}", kernel.name, selection.plan.variant, selection.why);
-        let is_asked = places.iter().any(|v| v.name == selection.plan.variant);
-        return Ok(Vec::from_iter(is_asked.then_some((selection.plan, selection.tuned))));
-    }
-    let mut plans = Vec::new();
-    for variant in places {
-        match super::plan_of(kernel, variant, problem, caps, opts.wgsl.as_deref(), operation) {
-            Ok(plan) => plans.push((plan, false)),
-            Err(PlanError::Unavailable(reason)) => {
-                let text = kernel.show_brief(problem);
-                unavailable.push(format!("{}/{} {text}: {reason}", kernel.name, variant.name));
-            }
-            Err(e) => return Err(e.into_usage()),
-        }
-    }
-    Ok(plans)
 }
 
 /// How many cases come and how long they take at most, where that is long enough to be asked.
@@ -402,8 +265,7 @@ fn print(record: &Record, format: Format) {
 /// Prints the cases of a kernel, under a heading with all that they have in common.
 fn print_kernel(cases: &[BenchCase], environment: &Environment, format: Format) {
     let kernel = &cases[0].kernel;
-    let shapes: Vec<String> =
-        cases.iter().map(|case| super::shapes::brief(kernel, &case.shape)).collect();
+    let shapes: Vec<String> = cases.iter().map(|case| brief(kernel, &case.shape)).collect();
     let common: Vec<&str> = shapes[0]
         .split(',')
         .filter(|part| shapes.iter().all(|s| s.split(',').any(|p| p == *part)))
@@ -456,17 +318,6 @@ fn print_kernel(cases: &[BenchCase], environment: &Environment, format: Format) 
         }
         t.add_row(row);
         let name = [c.variant.clone(), own(shape)].join(" ");
-        let stage = |s: &StageTiming| match &s.cold {
-            Some(timing) => format!("{} {}", s.entry, table::micros(timing.median_us)),
-            None => format!("{} no time (it does something else when repeated)", s.entry),
-        };
-        let stages: Vec<_> = c.stages.iter().map(stage).collect();
-        if !stages.is_empty() {
-            notes.push(format!("{}: each dispatch alone: {}", name.trim_end(), stages.join(", ")));
-        }
-        if let Some(golden) = &c.golden {
-            notes.push(format!("{}: {golden}", name.trim_end()));
-        }
         if !c.flags.is_empty() {
             let flags: Vec<_> = c.flags.iter().map(ToString::to_string).collect();
             notes.push(format!("{}: {}", name.trim_end(), flags.join(", ")));
@@ -511,7 +362,6 @@ mod tests {
             time_out: Duration::from_secs(3),
             samples: 25,
             overlapped: false,
-            stages: false,
             seed: 1,
         };
         assert_eq!(what_comes(1, &options), None);

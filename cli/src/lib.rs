@@ -26,10 +26,8 @@ mod processes;
 mod quantize;
 mod report;
 mod sampling;
-mod shapes;
 mod show;
 mod suite;
-mod supervised;
 mod synth;
 mod table;
 mod tune;
@@ -46,10 +44,8 @@ use lathe_harness::data::record::Record;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
 use lathe_harness::gpu::{Checks, Gpu};
-use lathe_harness::judge::check::{Others, like};
-use lathe_harness::plan::user::{Operation, UserKernel, files_of, is_file};
-use lathe_harness::plan::{Plan, PlanError};
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
+use lathe_harness::plan::target::Target;
+use lathe_harness::plan::user::files_of;
 use serde::Serialize;
 
 /// Workbench for WGSL language-model decode kernels.
@@ -217,7 +213,25 @@ pub fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    supervised::run(&args, || work(cli))
+    on_large_stack(|| work(cli))
+}
+
+/// Runs a command on a stack of which only what is used takes memory: front ends walk the nested
+/// expressions of a user's file by recursion.
+fn on_large_stack(work: impl FnOnce() -> ExitCode + Send) -> ExitCode {
+    const STACK: usize = 1 << 29;
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        match worker.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(code)) => code,
+            // It panicked, and has said so.
+            Ok(Err(_)) => ExitCode::from(101),
+            Err(e) => {
+                eprintln!("lathe: cannot start a thread: {e}");
+                ExitCode::from(4)
+            }
+        }
+    })
 }
 
 /// Names a folder where Mesa's drivers look for one: without it they complain on stderr at every
@@ -305,59 +319,33 @@ fn chunk(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The files to watch; none where that is not asked for.
+/// The file to watch; none where that is not asked for.
 fn watched<'a>(
     global: &Global,
     is_asked: bool,
     wgsl: Option<&'a Path>,
-    target: Option<&'a str>,
-) -> Result<Vec<&'a Path>> {
-    if !is_asked {
-        return Ok(Vec::new());
-    }
+) -> Result<Option<&'a Path>> {
     let refuse = |why: &str| Err(Error::Usage(why.into()));
-    let target = target.filter(|target| is_file(target)).map(Path::new);
-    let files: Vec<_> = wgsl.into_iter().chain(target).collect();
-    match files.is_empty() {
-        _ if global.json => refuse("--watch prints again and again, --json one document"),
-        true => refuse("--watch needs a file of yours: --wgsl FILE, or a TOML with an [operation]"),
-        false => Ok(files),
+    match (is_asked, wgsl) {
+        (false, _) => Ok(None),
+        (true, _) if global.json => refuse("--watch prints again and again, --json one document"),
+        (true, None) => refuse("--watch needs a file of yours: --wgsl FILE"),
+        (true, file) => Ok(file),
     }
 }
 
-/// The plan of a variant, or of a file that stands in its place or implements an operation of the
-/// user's own.
-fn plan_of(
-    kernel: &'static Kernel,
-    variant: &'static KernelVariant,
-    problem: &Problem,
-    caps: &Capabilities,
-    file: Option<&Path>,
-    operation: Option<&Operation>,
-) -> Result<Plan, PlanError> {
-    match (file, operation) {
-        (None, None) => Plan::of(kernel, variant, &problem.shape, caps),
-        (Some(path), None) => UserKernel::read(path, kernel)?.plan(variant, problem, caps),
-        (path, Some(operation)) => {
-            let path = path.unwrap_or(operation.path());
-            UserKernel::of(path, operation)?.plan(variant, problem, caps)
-        }
-    }
-}
-
-/// An operation of the user's own, where a mapping stands in a kernel's place.
-fn operation(target: Option<&str>) -> Result<Option<Operation>> {
-    let Some(path) = target.filter(|target| is_file(target)).map(Path::new) else {
-        return Ok(None);
+/// Kernels and variants that are named, or all, with a file in the place of the only one's first
+/// variant.
+fn targets(names: &[String], file: Option<&Path>) -> Result<Vec<Target>> {
+    let mut targets = match names {
+        [] => Target::parse(None)?,
+        names => names.iter().map(|name| Target::one(name)).collect::<Result<_>>()?,
     };
-    if path.extension().is_some_and(|e| e == "wgsl") {
-        let shown = path.display();
-        return Err(Error::Usage(format!(
-            "{shown}: name the kernel in whose place it stands, and the file with --wgsl; of an \
-             operation of your own name the TOML that has its [operation]"
-        )));
+    match (file, targets.len()) {
+        (None, _) => Ok(targets),
+        (Some(file), 1) => Ok(vec![targets.swap_remove(0).with_file(file)?]),
+        _ => Err(Error::Usage("--wgsl needs a KERNEL".into())),
     }
-    Operation::read(path).map(Some).map_err(PlanError::into_usage)
 }
 
 /// Refuses `what` of a software adapter, unless that is allowed; `does` says what then happens.
@@ -410,72 +398,15 @@ fn write_page(path: &Path, page: &str) -> Result<()> {
     files::replace(path, page.as_bytes()).map_err(Error::io(path))
 }
 
-/// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, and the file that stands in its place.
-/// Alone a file stands in that of the first.
-fn place(kernel: &'static Kernel, text: &str) -> Result<(&'static KernelVariant, Option<PathBuf>)> {
-    let variant = |name: &str| -> Result<&'static KernelVariant> {
-        let mut found = named(Some(&format!("{}/{name}", kernel.name)))?;
-        Ok(found.swap_remove(0).1.swap_remove(0))
-    };
-    if !is_file(text) {
-        return Ok((variant(text)?, None));
-    }
-    match text.split_once('=') {
-        // A file's own name may have one.
-        Some((name, file)) if !Path::new(text).exists() => Ok((variant(name)?, Some(file.into()))),
-        _ => Ok((&kernel.variants[0], Some(text.into()))),
-    }
-}
-
-/// Checks a file on shapes other than those it is to be timed on, unless it is for `one_shape`; of
-/// an operation of the user's own on all cases of its golden file, or those of the timed shapes.
-fn check_others(
-    gpu: &std::sync::Arc<Gpu>,
-    (kernel, variant): (&'static Kernel, &'static KernelVariant),
-    file: &Path,
-    timed: &[Problem],
-    (lenient, one_shape): (bool, bool),
-    operation: Option<&Operation>,
-) -> Result<Others> {
-    let plan = |problem: &Problem| {
-        let plan = plan_of(kernel, variant, problem, &gpu.caps, Some(file), operation)?;
-        Ok(Plan { lenient, ..plan })
-    };
-    let shapes = match operation {
-        Some(_) if one_shape => timed.to_vec(),
-        Some(_) => kernel.cases(),
-        None if one_shape => return Ok(Others::default()),
-        None => like(kernel, timed),
-    };
-    let mut others =
-        lathe_harness::judge::check::check_others(gpu, kernel, variant, file, &shapes, plan)?;
-    // What is timed is among the shapes of a golden file.
-    if operation.is_some() && others.checked == 1 {
-        others.checked = 0;
-    }
-    // A file that does not take what is to be timed is said to be unavailable there.
-    let takes_it = || timed.iter().any(|problem| plan(problem).is_ok());
-    if others.checked == 0 && !one_shape && takes_it() {
-        let file = file.display().to_string();
-        eprintln!(
-            "lathe: {}: it takes no other shape to be checked on; the result says `one shape`",
-            out::escaped(&file)
-        );
-    }
-    Ok(others)
-}
-
-/// Runs `work`, and where there are files to watch again whenever one is saved that they are made
-/// of, until interrupted. An error is then shown and waits for the next save.
-fn watch(watched: &[&Path], mut work: impl FnMut() -> Result<()>) -> Result<()> {
-    if watched.is_empty() {
-        return work();
-    }
-    let shown: Vec<_> = watched.iter().map(|path| path.display().to_string()).collect();
+/// Runs `work`, and where there is a file to watch again whenever it is saved, or one that it is
+/// made of, until interrupted. An error is then shown and waits for the next save.
+fn watch(watched: Option<&Path>, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    let Some(watched) = watched else { return work() };
+    let shown = watched.display().to_string();
     let stamp = |path: &PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
     loop {
         // What a mapping names may be another file after each save.
-        let files: Vec<_> = watched.iter().flat_map(|path| files_of(path)).collect();
+        let files = files_of(watched);
         let stamps = || files.iter().map(stamp).collect::<Vec<_>>();
         let seen = stamps();
         if let Err(e) = work() {
@@ -484,73 +415,10 @@ fn watch(watched: &[&Path], mut work: impl FnMut() -> Result<()>) -> Result<()> 
             }
             eprintln!("lathe: {}", out::escaped(&e.to_string()));
         }
-        eprintln!("watching {}", out::escaped(&shown.join(", ")));
+        eprintln!("watching {}", out::escaped(&shown));
         // A file that is being replaced is not there for a moment.
-        while stamps() == seen || !watched.iter().all(|path| path.exists()) {
+        while stamps() == seen || !watched.exists() {
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
-    }
-}
-
-/// What a mistyped name may have meant, or all that there are.
-fn meant(name: &str, known: &[&str]) -> String {
-    /// How alike two names are, from 0 to 1, when one is taken for the other.
-    const ALIKE: f64 = 0.75;
-    let alike = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
-    let mut near: Vec<_> = known.iter().filter(|known| alike(known) >= ALIKE).collect();
-    near.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
-    let near: Vec<_> = near.iter().take(3).map(|name| format!("`{name}`")).collect();
-    match near.is_empty() {
-        false => format!("did you mean {}?", near.join(" or ")),
-        true => format!("there are {}", known.join(", ")),
-    }
-}
-
-/// A kernel and the variants of it that were named.
-type Named = (&'static Kernel, Vec<&'static KernelVariant>);
-
-/// The kernels and variants that `KERNEL`, `KERNEL/VARIANT` or nothing names.
-fn named(target: Option<&str>) -> Result<Vec<Named>> {
-    let all = |k: &'static Kernel| (k, k.variants.iter().collect::<Vec<_>>());
-    let Some(target) = target else {
-        return Ok(lathe_kernels::kernels().iter().map(all).collect());
-    };
-    if is_file(target) {
-        return Err(Error::Usage(format!(
-            "{target} is a file and no kernel: `lathe check {target}`, `bench` and `ab` take a TOML \
-             that has an [operation] of its own, `validate` any; a file in a kernel's place goes \
-             with the kernel's name"
-        )));
-    }
-    let (kernel, variant) = match target.split_once('/') {
-        Some((k, v)) => (k, Some(v)),
-        None => (target, None),
-    };
-    let kernel = lathe_kernels::kernel(kernel).ok_or_else(|| {
-        let known: Vec<_> = lathe_kernels::kernels().iter().map(|k| k.name).collect();
-        Error::Usage(format!("no kernel `{kernel}`; {}", meant(kernel, &known)))
-    })?;
-    let Some(variant) = variant else { return Ok(vec![all(kernel)]) };
-    let found = kernel.variant(variant).ok_or_else(|| {
-        let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
-        Error::Usage(format!(
-            "kernel {} has no variant `{variant}`; {}",
-            kernel.name,
-            meant(variant, &known)
-        ))
-    })?;
-    Ok(vec![(kernel, vec![found])])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::meant;
-
-    #[test]
-    fn a_name_that_is_near_is_offered_and_others_are_listed() {
-        let known = ["gemv", "gemv_q", "rope"];
-        assert_eq!(meant("gemmv", &known), "did you mean `gemv`?");
-        assert_eq!(meant("gemvq", &known), "did you mean `gemv_q` or `gemv`?");
-        assert_eq!(meant("softmax", &known), "there are gemv, gemv_q, rope");
     }
 }

@@ -9,6 +9,8 @@ use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
 use lathe_harness::plan::backend_text::{self, Language, Written};
 use lathe_harness::plan::run::{Run, Runs};
+use lathe_harness::plan::shapes;
+use lathe_harness::plan::target::Target;
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, phases};
 
 use super::Global;
@@ -73,7 +75,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
         return Ok(());
     }
-    let (kernel, variants) = super::named(Some(&opts.target))?.remove(0);
+    let Target { kernel, variants, .. } = Target::one(&opts.target)?;
     let &[variant] = variants.as_slice() else {
         return Err(Error::Usage(format!(
             "{} has {} variants: name one, as {}/{}",
@@ -169,7 +171,7 @@ fn stages(
     variant: &'static KernelVariant,
     opts: &Opts,
 ) -> Result<Vec<(Option<&'static str>, Written)>> {
-    let shape = super::shapes::one(kernel, opts.shape.as_deref())?.shape;
+    let shape = shapes::one(kernel, opts.shape.as_deref())?.shape;
     let caps = backend_text::generous();
     if let Some(reason) = variant.unsupported(&shape, &caps) {
         return Err(Error::Usage(format!("{}/{}: {reason}", kernel.name, variant.name)));

@@ -8,12 +8,12 @@ use std::time::Duration;
 use clap::Args;
 use lathe_harness::data::Ratio;
 use lathe_harness::data::processes::CLAIM;
-use lathe_harness::data::shard::Shard;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::measure::tune::{Answer, Candidate, Found, Request, Trials, TuneOptions, tune};
+use lathe_harness::plan::shapes;
+use lathe_harness::plan::target::Target;
 use lathe_harness::plan::tuned::Store;
-use lathe_harness::plan::user::is_file;
-use lathe_kernels::{Kernel, KernelVariant, Problem};
+use lathe_kernels::Problem;
 use serde::Serialize;
 
 use super::Global;
@@ -53,10 +53,6 @@ pub(super) struct Opts {
     /// Let a software adapter be tuned
     #[arg(long)]
     allow_software: bool,
-    /// Of all kernels and shapes only every N-th, from the I-th on: one job of N, with a store of
-    /// its own
-    #[arg(long, value_name = "I/N", conflicts_with = "show")]
-    shard: Option<Shard>,
 }
 
 /// The child process that tries candidates.
@@ -75,8 +71,8 @@ struct Report {
 
 /// One request a line on stdin, its answer a line on stdout.
 pub(super) fn candidates(global: &Global, opts: &CandidatesOpts) -> Result<()> {
-    let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-    let problem = super::shapes::one(kernel, Some(&opts.shape))?;
+    let kernel = Target::one(&opts.kernel)?.kernel;
+    let problem = shapes::one(kernel, Some(&opts.shape))?;
     let mut trials = Trials::new(Arc::new(global.open()?), kernel, problem);
     for line in std::io::stdin().lines() {
         let line = line.map_err(|e| Error::Usage(format!("candidates on stdin: {e}")))?;
@@ -101,54 +97,28 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if opts.show {
         return show(global, &Store::read(&path)?);
     }
-    if let Some(file) = opts.kernel.as_deref().filter(|kernel| is_file(kernel)) {
-        return Err(Error::Usage(format!(
-            "{file}: a choice is tuned among variants of Lathe's own kernels, whose shapes can be \
-             drawn; `lathe ab {file} OTHER.toml` compares two files with an [operation]"
-        )));
-    }
-    if opts.shard.is_some() && opts.store.is_none() && std::env::var_os("LATHE_TUNED").is_none() {
-        return Err(Error::Usage(
-            "--shard needs --store FILE: jobs that share a store overwrite each other's choices; \
-             `lathe merge` joins them"
-                .into(),
-        ));
-    }
     let gpu = Arc::new(global.open()?);
     super::refuse_software(&gpu, opts.allow_software, "tuning", "tunes")?;
     if opts.kernel.is_none() && !opts.candidate.is_empty() {
         return Err(Error::Usage("--candidate goes with a KERNEL".into()));
     }
-    type Work = (&'static Kernel, Vec<&'static KernelVariant>, Problem);
-    let work: Vec<Work> = match (&opts.kernel, &opts.model) {
+    let mut work: Vec<(Target, Problem)> = Vec::new();
+    match (&opts.kernel, &opts.model) {
         (Some(name), None) => {
-            let (kernel, variants) = super::named(Some(name))?.swap_remove(0);
-            let problems =
-                super::shapes::all(kernel, opts.shape.as_deref().unwrap_or_default())?.into_iter();
-            problems.map(|problem| (kernel, variants.clone(), problem)).collect()
+            let target = Target::one(name)?;
+            let problems = shapes::all(target.kernel, opts.shape.as_deref().unwrap_or_default())?;
+            work.extend(problems.into_iter().map(|problem| (target.clone(), problem)));
         }
         (name, Some(model)) => {
-            let named = super::named(name.as_deref())?;
-            let problems = super::decode::problems(model, &gpu.caps)?.into_iter();
-            let wanted = |(kernel, problem): (&'static Kernel, Problem)| {
-                let (_, variants) = named.iter().find(|(k, _)| k.name == kernel.name)?;
-                Some((kernel, variants.clone(), problem))
-            };
-            problems.filter_map(wanted).collect()
+            let targets = Target::parse(name.as_deref())?;
+            for (kernel, problem) in super::decode::problems(model, &gpu.caps)? {
+                let target = targets.iter().find(|target| target.kernel.name == kernel.name);
+                work.extend(target.map(|target| (target.clone(), problem)));
+            }
         }
         (None, None) => return Err(Error::Usage("give a KERNEL or --model FILE".into())),
-    };
-    let all = work.len();
-    let work = match opts.shard {
-        Some(shard) => shard.of(work),
-        None => work,
-    };
-    let mut store = Store::read(&path)?;
-    if let Some(shard) = opts.shard {
-        eprintln!("lathe: shard {shard}: {} of {all} kernels and shapes", work.len());
-        // There for `merge` even if nothing is found.
-        store.write(&path)?;
     }
+    let mut store = Store::read(&path)?;
     let mut options = TuneOptions {
         time_out: Duration::from_secs_f64(opts.time_out.clamp(0.1, 3600.0)),
         finalists: 5,
@@ -158,12 +128,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     };
     let program = program()?;
     let mut all = Vec::new();
-    for (kernel, variants, problem) in work {
+    for (Target { kernel, variants, .. }, problem) in work {
         options.files.clear();
         for text in &opts.candidate {
-            let (variant, file) = super::place(kernel, text)?;
-            let file = file.ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
-            options.files.push((variant, file));
+            let side = Target::side(kernel, text)?;
+            let file =
+                side.file.ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
+            options.files.push((side.variants[0], file.path().to_owned()));
         }
         let count =
             lathe_harness::measure::tune::candidates(&variants, &options.files).len() as u64;
@@ -254,7 +225,7 @@ fn show(global: &Global, store: &Store) -> Result<()> {
         let mut t = table::table(&header, &[2]);
         for e in own {
             let set: Vec<_> = e.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
-            let shape = super::shapes::brief(&e.kernel, &e.shape);
+            let shape = shapes::brief(&e.kernel, &e.shape);
             t.add_row(vec![
                 broken(format!("{} {shape}", e.kernel).trim_end()),
                 broken(format!("{} {}", e.variant, set.join(",")).trim_end()),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::plan::backend_text::{self, Language, Limitation, Written};
+use lathe_harness::plan::target::Target;
 use lathe_harness::plan::user::{is_file, reflected};
 use lathe_harness::plan::{Plan, PlanError};
 use lathe_harness::report::browser;
@@ -73,7 +74,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         return page(global, opts, path);
     }
     let mut lines = Vec::new();
-    for (kernel, variants) in super::named(opts.target.as_deref())? {
+    for Target { kernel, variants, .. } in Target::parse(opts.target.as_deref())? {
         for variant in variants {
             lines.push(validate(kernel, variant));
         }
@@ -273,7 +274,7 @@ fn write_file_page(
 fn page(global: &Global, opts: &Opts, path: &Path) -> Result<()> {
     let mut modules = Vec::new();
     let mut left_out = Vec::new();
-    for (kernel, variants) in super::named(opts.target.as_deref())? {
+    for Target { kernel, variants, .. } in Target::parse(opts.target.as_deref())? {
         for variant in variants {
             let name = format!("{}/{}", kernel.name, variant.name);
             match browser_module(kernel, variant, &name)? {

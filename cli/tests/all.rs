@@ -24,7 +24,6 @@ mod mappings;
 mod measure;
 mod memory;
 mod mistakes;
-mod operations;
 mod page_drawn;
 mod perplexity;
 mod runs;

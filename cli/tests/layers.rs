@@ -16,12 +16,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("error", &["model"]),
     ("files", &[]),
     ("execute", &["error", "gpu", "plan"]),
-    ("gpu", &["data", "error", "guard", "plan"]),
-    ("guard", &[]),
+    ("gpu", &["data", "error", "plan"]),
     ("judge", &["data", "error", "execute", "gpu", "plan"]),
     ("measure", &["data", "error", "execute", "gpu", "judge", "plan"]),
     ("model", &["files"]),
-    ("plan", &["data", "error", "files", "guard", "model"]),
+    ("plan", &["data", "error", "files", "model"]),
     ("report", &["data"]),
 ];
 

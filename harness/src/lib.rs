@@ -13,7 +13,6 @@ pub mod error;
 pub mod execute;
 pub mod files;
 pub mod gpu;
-pub mod guard;
 pub mod judge;
 pub mod measure;
 pub mod model;

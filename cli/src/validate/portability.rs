@@ -5,6 +5,7 @@ use std::path::Path;
 use lathe_harness::data::bytes;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::plan::limits::{Profile, lacking, profiles};
+use lathe_harness::plan::target::{Target, meant};
 use lathe_harness::plan::user::{Operation, UserKernel, reflected};
 use lathe_harness::plan::{Plan, PlanError, backend_text};
 use lathe_kernels::{Capabilities, Kernel, KernelVariant, Shape};
@@ -81,7 +82,7 @@ pub(super) fn run(global: &Global, opts: &Opts, file: Option<&Path>) -> Result<(
         Some(file) => of_file(opts, file, &profiles)?,
         None => {
             let mut rows = Vec::new();
-            for (kernel, variants) in crate::named(opts.target.as_deref())? {
+            for Target { kernel, variants, .. } in Target::parse(opts.target.as_deref())? {
                 for variant in variants {
                     rows.push(of_variant(kernel, variant, &profiles));
                 }
@@ -119,9 +120,10 @@ fn asked(names: &[String]) -> Result<Vec<Profile>> {
     }
     let known: Vec<_> = all.iter().map(|profile| profile.name).chain([ALL]).collect();
     let one = |name: &String| {
-        all.iter().find(|profile| profile.name == name).cloned().ok_or_else(|| {
-            Error::Usage(format!("no limits `{name}`; {}", crate::meant(name, &known)))
-        })
+        all.iter()
+            .find(|profile| profile.name == name)
+            .cloned()
+            .ok_or_else(|| Error::Usage(format!("no limits `{name}`; {}", meant(name, &known))))
     };
     names.iter().map(one).collect()
 }

@@ -120,7 +120,6 @@ fn merge_abs(into: &mut Ab, others: Vec<Ab>) {
         let Some(side) = side else { continue };
         for other in all.iter().filter_map(of) {
             side.nmse = side.nmse.max(other.nmse);
-            side.outside = side.outside.take().or_else(|| other.outside.clone());
         }
     }
 }

@@ -407,9 +407,6 @@ pub enum Flag {
     /// The golden file has one case of this shape, so whatever was judged had the same inputs.
     #[serde(rename = "same inputs")]
     SameInputs,
-    /// A side is wrong by a little, and timed only since `--tolerate` said so.
-    #[serde(rename = "wrong by a little")]
-    WrongByALittle,
     /// The driver held the clocks down while most samples were taken.
     #[serde(rename = "throttled")]
     Throttled,
@@ -565,9 +562,6 @@ pub struct AbSide {
     pub nmse: f64,
     /// Largest that a right kernel may have.
     pub nmse_bound: f64,
-    /// What is wrong with its outputs: by a little, and timed only since `--tolerate` said so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outside: Option<String>,
 }
 
 /// Samples of one block.

@@ -6,7 +6,7 @@ pub mod diff;
 
 use std::collections::BTreeMap;
 
-use lathe_kernels::{Elem, FloatFormat, Problem, State, Tolerance};
+use lathe_kernels::{Elem, Problem, State, Tolerance};
 use lathe_reference as reference;
 use lathe_reference::{Agreement, Expected, Mismatch, compare_exact};
 use serde::Serialize;
@@ -54,8 +54,6 @@ pub struct Within {
     pub nmse: f64,
     /// The element closest to its bound.
     pub worst: Option<WorstElement>,
-    /// What is out of its bound all the same, by as little as the plan lets pass.
-    pub outside: Option<String>,
 }
 
 /// What is wrong with a tensor.
@@ -90,9 +88,7 @@ pub fn judge(
     let problem = Problem { shape: op.shape.clone(), state };
     let declared = op.plan.tolerance(&problem);
     let bare = bare(&declared);
-    let lenient = op.plan.leniently(&problem);
     let mut within = Within::default();
-    let mut outside = None;
     let mut closest = 0.0;
     let mut chosen = None;
     for (tensor, outcome) in outcomes {
@@ -100,24 +96,11 @@ pub fn judge(
         let content = |id: &TensorId| &recording.tensors[id.0].content;
         let words = || -> Vec<u32> { bytemuck::pod_collect_to_vec(&left[tensor]) };
         let fault = |reason: String| Fault::new(name, reason);
-        let mut real = |expected: &Expected| {
+        let real = |expected: &Expected| {
             let got = content(tensor).values(&left[tensor]);
             let len = op.declared_len(*tensor, &problem).unwrap_or(got.len());
             let got = &got[..len.min(got.len())];
-            let against = |declared| {
-                let tolerance = match (op.plan.golden.is_some(), content(tensor)) {
-                    (true, TensorInit::Activation { format: FloatFormat::Bf16, .. }) => {
-                        as_bf16(declared)
-                    }
-                    (_, content) => stored(declared, content),
-                };
-                compare(name, expected, got, &tolerance)
-            };
-            against(declared).or_else(|fault| {
-                let agreement = lenient.map_or(Err(fault.clone()), against)?;
-                outside.get_or_insert(fault.to_string());
-                Ok(agreement)
-            })
+            compare(name, expected, got, &stored(declared, content(tensor)))
         };
         let agreement = match outcome {
             Outcome::Words(expected) => {
@@ -148,7 +131,7 @@ pub fn judge(
             within.worst = Some(WorstElement::of(name, &agreement.worst));
         }
     }
-    Ok(Within { outside, ..within })
+    Ok(within)
 }
 
 fn bare(declared: &Tolerance) -> reference::Tolerance {
@@ -213,13 +196,4 @@ fn stored(declared: Tolerance, content: &TensorInit) -> reference::Tolerance {
         TensorInit::Kv { vectors, .. } => declared.stored(&Elem::Kv(*vectors)),
         _ => declared,
     })
-}
-
-/// The same of an output that a user's operation stores as bf16, where ours declare what they
-/// round: how a shader does is its own affair, so a whole step, whose square one element may have
-/// alone.
-fn as_bf16(declared: Tolerance) -> reference::Tolerance {
-    const STEP: f64 = 1.0 / 128.0;
-    let nmse = declared.nmse.max(STEP * STEP);
-    reference::Tolerance { k: declared.k, rounding: declared.rounding.max(STEP), nmse }
 }

@@ -1,21 +1,22 @@
-//! What one run of `lathe bench` shares between its cases.
+//! A run of `lathe bench`: which cases it has, and what they share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lathe_kernels::Problem;
 
-use super::bench::{Bench, BenchOptions, Sampled, Temperature};
+use super::bench::{Bench, BenchOptions, Temperature};
 use super::copy::Copier;
 use super::environment::environment;
 use super::watch::Canaries;
-use crate::data::record::{
-    self, BenchCase, Ceilings, Clock, Environment, Flag, GoldenFile, StageTiming, Timing,
-};
+use crate::data::record::{self, BenchCase, Ceilings, Clock, Environment, Flag, Timing};
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines, Span};
-use crate::judge::check::Case;
-use crate::plan::Plan;
+use crate::judge::check::{Case, second_shape};
+use crate::plan::select::{Hints, select};
+use crate::plan::target::Target;
+use crate::plan::tuned::Tuned;
+use crate::plan::{Plan, PlanError};
 
 /// How far above the measured bandwidth a cold result may lie before it cannot be true.
 const ABOVE_MEASURED: f64 = 1.02;
@@ -23,19 +24,27 @@ const ABOVE_MEASURED: f64 = 1.02;
 /// Noise above which a result is flagged.
 const NOISY: f64 = 0.02;
 
+/// Contents of a benchmark run.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Kernels, variants or files to time.
+    pub targets: &'a [Target],
+    /// Shapes of a `--shape` in place of the kernels' benchmark shapes.
+    pub shape: Option<&'a str>,
+    /// Only the first benchmark shape of each kernel.
+    pub first: bool,
+    /// Of every shape only the variant that decoding would select, given these tuned choices.
+    pub selected: Option<&'a Tuned>,
+}
+
 /// A case to come.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// What is invoked.
-    pub plan: Plan,
-    /// On which sizes.
-    pub problem: Problem,
-    /// The plan is a tuned choice.
-    pub is_tuned: bool,
-    /// A user's file was not checked on other shapes.
-    pub one_shape: bool,
-    /// Cases of a golden file that were judged before.
-    pub golden_cases: Option<usize>,
+    plan: Plan,
+    problem: Problem,
+    is_tuned: bool,
+    /// A user's file takes no other shape to be checked on.
+    one_shape: bool,
 }
 
 /// What became of a case.
@@ -135,6 +144,59 @@ impl Session {
         Ok(self.canaries.push(now))
     }
 
+    /// Plans all cases of a request, and says why others cannot run here. Checks users' files on a
+    /// shape that is not timed.
+    ///
+    /// # Errors
+    /// A shape that is none, and a file that is wrong.
+    pub fn plan(&self, request: &Request<'_>) -> Result<(Vec<Planned>, Vec<String>)> {
+        let caps = &self.gpu.caps;
+        let (mut planned, mut unavailable) = (Vec::new(), Vec::new());
+        for target in request.targets {
+            let kernel = target.kernel;
+            let problems = match request.shape {
+                Some(text) => target.problems(text, caps)?,
+                None if request.first => vec![kernel.default_problem()],
+                None => kernel.bench(),
+            };
+            let takes = |p: &Problem| target.plan(target.variants[0], p, caps).is_ok();
+            // A file that does not take what is to be timed is said to be unavailable there.
+            let is_file = target.file.is_some() && problems.iter().any(takes);
+            let one_shape = is_file && !second_shape(&self.gpu, target, &problems)?;
+            for problem in problems {
+                if let Some(tuned) = request.selected {
+                    let selection =
+                        select(kernel, &problem.shape, caps, &Hints::new(), Some(tuned))
+                            .map_err(|e| Error::Usage(e.to_string()))?;
+                    let (plan, is_tuned) = (selection.plan, selection.tuned);
+                    tracing::info!("{} {}: {}", kernel.name, plan.variant, selection.why);
+                    if target.variants.iter().any(|v| v.name == plan.variant) {
+                        planned.push(Planned { plan, problem, is_tuned, one_shape: false });
+                    }
+                    continue;
+                }
+                for variant in &target.variants {
+                    match target.plan(variant, &problem, caps) {
+                        Ok(plan) => planned.push(Planned {
+                            plan,
+                            problem: problem.clone(),
+                            is_tuned: false,
+                            one_shape,
+                        }),
+                        Err(PlanError::Unavailable(reason)) => unavailable.push(format!(
+                            "{}/{} {}: {reason}",
+                            kernel.name,
+                            variant.name,
+                            kernel.show_brief(&problem)
+                        )),
+                        Err(e) => return Err(e.into_usage()),
+                    }
+                }
+            }
+        }
+        Ok((planned, unavailable))
+    }
+
     /// Measures one case after the other; `on` hears the name of each and what became of it.
     /// Returns all of them, and why others cannot run here.
     ///
@@ -146,7 +208,7 @@ impl Session {
         on: &mut dyn FnMut(&Self, &str, Outcome<'_>) -> Result<()>,
     ) -> Result<(record::Bench, Vec<String>)> {
         let (mut bench, mut unavailable) = (record::Bench::default(), Vec::new());
-        for Planned { plan, problem, is_tuned, one_shape, golden_cases } in planned {
+        for Planned { plan, problem, is_tuned, one_shape } in planned {
             let kernel = plan.kernel;
             let name = format!("{}/{} {}", kernel.name, plan.variant, kernel.show_brief(&problem));
             tracing::info!("timing {name}");
@@ -155,9 +217,6 @@ impl Session {
                 Ok(mut case) => {
                     case.tuned = tuned;
                     case.flags.extend(one_shape.then_some(Flag::OneShape.into()));
-                    if let (Some(golden), Some(cases)) = (&mut case.golden, golden_cases) {
-                        golden.cases = cases;
-                    }
                     bench.cases.push(case.clone());
                     on(self, &name, Outcome::Measured(&case, &bench))?;
                 }
@@ -181,11 +240,6 @@ impl Session {
         let wgsl = plan.users_text();
         let bound = plan.tolerance(problem).nmse;
         let own_tolerance = plan.tolerated.is_some();
-        let golden = plan.golden.as_ref().map(|golden| GoldenFile {
-            hash: golden.hash().to_owned(),
-            cases: golden.draws(&problem.shape),
-        });
-        let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
         let checked = self.gpu.checks == Checks::Files && !plan.built_in;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
@@ -193,28 +247,18 @@ impl Session {
         let case = Case::new(&gpu, plan, problem, self.options.seed)?;
         let mut bench = Bench::new(&gpu, &pipelines, case, rotate)?.validated()?;
         let (mut nmse, mut timed_out) = (0f64, false);
-        let mut sample = |bench: &mut Bench, temperature| -> Result<(Timing, bool)> {
+        let mut sample = |bench: &mut Bench, temperature| -> Result<Timing> {
             let sampled = bench.sample(&self.options, self.timestamp_step_ns, temperature)?;
-            let Sampled { timing, timed_out: out, nmse: off, repeats } = sampled;
-            // What has no time cannot make one doubtful.
-            (nmse, timed_out) = (nmse.max(off), timed_out || out && repeats);
-            Ok((timing, repeats))
+            nmse = nmse.max(sampled.nmse);
+            timed_out |= sampled.timed_out;
+            Ok(sampled.timing)
         };
-        let (cold, _) = sample(&mut bench, Temperature::Cold)?;
-        let (warm, _) = sample(&mut bench, Temperature::Warm)?;
+        let cold = sample(&mut bench, Temperature::Cold)?;
+        let warm = sample(&mut bench, Temperature::Warm)?;
         let overlapped = match self.options.overlapped {
-            true => Some(sample(&mut bench.overlapping(rotate)?, Temperature::Cold)?.0),
+            true => Some(sample(&mut bench.overlapping(rotate)?, Temperature::Cold)?),
             false => None,
         };
-        let mut stages = Vec::new();
-        if self.options.stages && entries.len() > 1 {
-            for (dispatch, entry) in entries.into_iter().enumerate() {
-                bench.only(Some(dispatch));
-                let (cold, repeats) = sample(&mut bench, Temperature::Cold)?;
-                stages.push(StageTiming { entry, cold: repeats.then_some(cold) });
-            }
-            bench.only(None);
-        }
         let drifted = self.canary()?;
         let cost = kernel.cost(problem);
         let rate = |timing: &Timing| cost.bytes / timing.median_us / 1e3;
@@ -244,10 +288,7 @@ impl Session {
                 kernel.show(problem),
             )));
         }
-        let timings = || {
-            let alone = stages.iter().filter_map(|stage| stage.cold.as_ref());
-            [&cold, &warm].into_iter().chain(&overlapped).chain(alone)
-        };
+        let timings = || [&cold, &warm].into_iter().chain(&overlapped);
         let flags = [
             (!timings().all(|t| t.settled), Flag::NotSettled),
             (drifted, Flag::Drift),
@@ -259,8 +300,6 @@ impl Session {
             // A user's file keeps them where built-in variants run without.
             (checked, Flag::RuntimeChecksOn),
             (own_tolerance, Flag::OwnTolerance),
-            (golden.is_some(), Flag::GoldenCasesAlone),
-            (golden.as_ref().is_some_and(|golden| golden.cases == 1), Flag::SameInputs),
             (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
@@ -275,7 +314,7 @@ impl Session {
             cold,
             warm,
             overlapped,
-            stages,
+            stages: Vec::new(),
             bytes: cost.bytes,
             flops: cost.flops,
             gb_s,
@@ -285,7 +324,7 @@ impl Session {
             nmse: Some(nmse),
             nmse_bound: Some(bound),
             canary: self.canaries.last(),
-            golden,
+            golden: None,
             seed_a_sample: bench.draws_anew(),
             clock: bench.clock().into(),
             flags: flags.collect(),

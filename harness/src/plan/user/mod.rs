@@ -529,7 +529,6 @@ impl UserKernel {
             parts,
             kv_orders,
             tolerated: self.tolerated,
-            lenient: false,
             golden: self.golden.clone(),
         };
         for (stage, bindings) in stages.into_iter().zip(bindings) {

@@ -369,7 +369,6 @@ pub fn engines(text: &str, text_path: &str, measurements: &Measurements) -> Stri
         let found = ab.compared_again();
         let ratio = found.as_ref().map_or(ab.ratio, |found| found.ratio);
         let verdict = found.map_or(ab.verdict.clone(), |found| found.verdict.into());
-        let outside = ab.b_side.as_ref().is_some_and(|side| side.outside.is_some());
         vec![
             format!("[{engine}: {mapping}](../mappings/{engine})"),
             code(&format!("{} {}", ab.kernel, ab.shape)),
@@ -379,7 +378,6 @@ pub fn engines(text: &str, text_path: &str, measurements: &Measurements) -> Stri
             format!("{:.2} [{:.2}, {:.2}]", ratio.median, ratio.low, ratio.high),
             verdict.to_string(),
             match ab.flags.iter().any(|flag| *flag == Flag::OwnTolerance) {
-                _ if outside => "wrong by a little".into(),
                 true => "right, own tolerance".into(),
                 false => "right".into(),
             },

@@ -7,16 +7,18 @@
 //! K=64..=256+64             a range by a step: 64, 128, 192, 256
 //! ```
 
-use lathe_harness::error::{Error, Result};
-use lathe_harness::plan::user::{Operation, UserKernel};
 use lathe_kernels::{Capabilities, Kernel, Param, Problem, ShapeError};
+
+use super::target::meant;
+use super::user::UserKernel;
+use crate::error::{Error, Result};
 
 /// Most values or shapes of one text: a range that was not meant is noticed before it runs for
 /// days.
-pub(super) const MOST: usize = 1000;
+pub const MOST: usize = 1000;
 
-/// The only problem of a text; what it does not name is that of the first benchmark.
-pub(super) fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
+/// The only problem of a text, as [`all`] has it.
+pub fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
     let mut all = all(kernel, text.unwrap_or_default())?;
     match all.len() {
         1 => Ok(all.swap_remove(0)),
@@ -24,13 +26,8 @@ pub(super) fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
     }
 }
 
-/// All problems of a text, the last parameter changing first.
-pub(super) fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
-    over(kernel, kernel.default_problem(), text)
-}
-
 /// Problems of a text, each with what the text does not name moved to what a user's file takes.
-pub(super) fn filled(
+pub fn filled(
     kernel: &Kernel,
     problems: Vec<Problem>,
     text: &str,
@@ -54,47 +51,10 @@ pub(super) fn filled(
     Ok(problems.into_iter().map(fill).collect())
 }
 
-/// Of the shapes of an operation of the user's own those that a text names: what it does not name
-/// is any.
-pub(super) fn known(operation: &Operation, text: &str) -> Result<Vec<Problem>> {
-    let kernel = operation.kernel;
-    if kernel.params.is_empty() {
-        let file = operation.path().display();
-        return Err(Error::Usage(format!("--shape {text}: the operation of {file} has no params")));
-    }
-    let mut named = Vec::new();
-    for problem in kernel.cases() {
-        if over(kernel, problem.clone(), text)?.contains(&problem) {
-            named.push(problem);
-        }
-    }
-    if named.is_empty() {
-        let known: Vec<_> = kernel.cases().iter().map(|problem| kernel.show(problem)).collect();
-        return Err(Error::Usage(format!(
-            "--shape {text}: {} has no such case; it has {}",
-            operation.golden.path().display(),
-            known.join("; ")
-        )));
-    }
-    Ok(named)
-}
-
-/// The only one of them that a text names; without a text the first of all.
-pub(super) fn known_one(operation: &Operation, text: Option<&str>) -> Result<Problem> {
-    let Some(text) = text else { return Ok(operation.kernel.default_problem()) };
-    let mut all = known(operation, text)?;
-    match all.len() {
-        1 => Ok(all.swap_remove(0)),
-        n => Err(Error::Usage(format!(
-            "--shape {text} names {n} shapes of {}; this takes one",
-            operation.golden.path().display()
-        ))),
-    }
-}
-
-/// All problems of a text over another.
-fn over(kernel: &Kernel, base: Problem, text: &str) -> Result<Vec<Problem>> {
-    let mut problems = vec![base];
+/// All problems of a text, the last parameter changing first. Parameters that it does not name are
+/// those of the first benchmark.
+pub fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
+    let mut problems = vec![kernel.default_problem()];
     for part in parts(text)? {
         let values = values(part)?;
         let mut next = Vec::with_capacity(problems.len() * values.len());
@@ -164,7 +124,7 @@ fn values(part: &str) -> Result<Vec<String>> {
 
 /// A number, or those of a range: `first-last`, `first-last+step` or `first-last*factor`, with
 /// `between` in the place of `-`.
-pub(super) fn range(
+pub fn range(
     text: &str,
     between: &str,
     number: impl Fn(&str) -> Result<usize, String>,
@@ -197,7 +157,7 @@ pub(super) fn range(
 }
 
 /// A record's shape without its defaults, where its kernel is known.
-pub(super) fn brief(kernel: &str, shape: &str) -> String {
+pub fn brief(kernel: &str, shape: &str) -> String {
     lathe_kernels::kernel(kernel).map_or_else(|| shape.to_owned(), |kernel| kernel.brief(shape))
 }
 
@@ -206,7 +166,7 @@ fn usage(kernel: &Kernel, error: ShapeError) -> Error {
     match &error {
         ShapeError::Unknown { name, .. } => {
             let known: Vec<_> = kernel.params.iter().chain(kernel.state).map(|p| p.name).collect();
-            let meant = super::meant(&name.to_uppercase(), &known);
+            let meant = meant(&name.to_uppercase(), &known);
             Error::Usage(format!("kernel {} has no parameter `{name}`; {meant}", kernel.name))
         }
         _ => error.into(),
