@@ -52,7 +52,7 @@ pub(super) struct Opts {
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let read = |one: &Option<PathBuf>, several: &[PathBuf]| -> Result<Vec<Record>> {
-        one.iter().chain(several).map(|path| Record::read(path)).collect()
+        one.iter().chain(several).map(|path| Ok(Record::read(path)?)).collect()
     };
     let (base, new) = (read(&opts.one_base, &opts.base)?, read(&opts.one_new, &opts.new)?);
     let report = compare(&base, &new, opts.force)?;

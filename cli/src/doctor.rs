@@ -70,7 +70,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     row("timestamps", &|a| yes(a.timestamps));
     row("matrices", &|a| match a.cooperative_matrices.as_slice() {
         [] => "none".into(),
-        some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        some => some.join(", "),
     });
     row("binding", &|a| table::bytes(a.max_binding_bytes));
     row("workgroup memory", &|a| table::bytes(u64::from(a.workgroup_memory)));

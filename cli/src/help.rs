@@ -1,16 +1,11 @@
-//! What `--help` says beyond the options themselves: examples, and only the flags that act.
+//! Examples that end the `--help` of each command.
 
-use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory};
+use clap::{Command, CommandFactory};
 
 use super::Cli;
 
-/// Flags that say on which device work runs and how, and the limit of what a model may take of it.
-const DEVICE: [&str; 4] = ["adapter", "runtime_checks", "unchecked_files", MEMORY];
-const MEMORY: &str = "memory_limit";
-
-/// Command lines, without `lathe`, and what each does, in the order of the list of `lathe --help`.
-/// `compare` has its own.
+/// Command lines without `lathe`, each with its purpose, in the order of `lathe --help`.
+/// `compare` has examples of its own.
 const EXAMPLES: &[(&str, &str)] = &[
     ("doctor", "what adapters there are"),
     ("doctor --measure", "and what the chosen one does at most"),
@@ -66,121 +61,45 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("perplexity model.gguf --text text.txt", "in windows of 512"),
     ("perplexity small.gguf --text text.txt --reference model.gguf", "against another"),
     ("perplexity model.gguf --text text.txt --limit 2048 --kv f32", "its beginning"),
-    ("completions bash", "for bash"),
-    ("completions zsh", "for zsh"),
-    ("completions fish", "for fish"),
-    ("man man1", "into a folder that exists"),
-    ("man /usr/local/share/man/man1", "for all users"),
-    ("man .", "here"),
 ];
 
-/// The flags above that do nothing in a command: all, the limit alone, or none.
-fn without_effect(command: &str) -> &'static [&'static str] {
-    match command {
-        "validate" | "show" | "map" | "compare" | "report" | "merge" | "synth" | "quantize"
-        | "completions" | "man" => &DEVICE,
-        "doctor" | "list" | "check" => &[MEMORY],
-        "bench" | "suite" | "ab" | "tune" | "tune-candidates" | "inspect" | "decode" | "diff"
-        | "perplexity" => &[],
-        // Whoever adds a command says which act in it: until then none is taken.
-        _ => &DEVICE,
-    }
-}
-
-/// The examples of a command.
-fn examples_of(command: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    EXAMPLES.iter().filter(move |(line, _)| line.split(' ').next() == Some(command))
-}
-
-/// Its examples as the text of `--help`; none where it has none.
+/// The examples of a command as the end of its help; `None` where the table has none.
 fn examples(command: &str) -> Option<String> {
-    let width = examples_of(command).map(|(line, _)| line.chars().count()).max()?;
-    // Beside each other where a terminal of 80 columns has room.
-    let beside = width + examples_of(command).map(|(_, what)| what.len()).max()? < 70;
-    let mut text = String::from("Examples:");
-    for (line, what) in examples_of(command) {
-        text.push_str(&match beside {
-            true => format!("\n  lathe {line:<width$}  {what}"),
-            false => format!("\n  lathe {line}\n      {what}"),
-        });
-    }
-    Some(text)
+    let of_command = |(line, _): &&(&str, &str)| line.split(' ').next() == Some(command);
+    let examples: Vec<_> = EXAMPLES.iter().filter(of_command).collect();
+    let width = examples.iter().map(|(line, _)| line.len()).max()?;
+    let lines = examples.iter().map(|(line, purpose)| match width + purpose.len() < 70 {
+        true => format!("\n  lathe {line:<width$}  {purpose}"),
+        false => format!("\n  lathe {line}\n      {purpose}"),
+    });
+    Some(std::iter::once("Examples:".to_owned()).chain(lines).collect())
 }
 
-/// The command line as clap knows it, with everything that this module adds.
+/// The command line as clap knows it, with the examples.
 pub(super) fn command() -> Command {
-    let command = Cli::command();
-    let global: Vec<Arg> = command.get_arguments().cloned().collect();
-    command.mut_subcommands(|sub| {
-        // What a command has of its own is not taken from above: there it would be shown.
-        let idle = without_effect(sub.get_name());
-        let hidden = global.iter().filter(|arg| idle.iter().any(|id| arg.get_id() == id));
-        let sub = sub.args(hidden.map(|arg| arg.clone().hide(true)));
-        match (examples(sub.get_name()), sub.get_after_help().cloned()) {
-            (None, _) => sub,
-            (Some(text), None) => sub.after_help(text),
-            (Some(text), Some(own)) => sub.after_help(format!("{own}\n\n{text}")),
+    Cli::command().mut_subcommands(|sub| match (examples(sub.get_name()), sub.get_after_help()) {
+        (None, _) => sub,
+        (Some(text), None) => sub.after_help(text),
+        (Some(text), Some(own)) => {
+            let text = format!("{own}\n\n{text}");
+            sub.after_help(text)
         }
     })
-}
-
-/// What was asked for that does nothing in this command, as a sentence.
-pub(super) fn idle(matches: &ArgMatches) -> Option<String> {
-    let (name, sub) = matches.subcommand()?;
-    let given = |id: &&&str| sub.value_source(id) == Some(ValueSource::CommandLine);
-    let flag = without_effect(name).iter().find(given)?.replace('_', "-");
-    Some(format!("--{flag} does nothing in `lathe {name}`"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Vec<&str> {
-        std::iter::once("lathe").chain(line.split(' ')).collect()
-    }
-
     #[test]
-    fn every_command_has_three_examples_that_parse() {
-        let command = command();
-        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-            let name = sub.get_name();
-            if name == "help" {
-                continue;
-            }
+    fn every_command_has_examples_and_they_parse() {
+        for sub in command().get_subcommands().filter(|sub| !sub.is_hide_set()) {
             let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Examples:"), "{name}");
-            if name == "compare" {
-                assert!(help.matches(&format!("lathe {name}")).count() >= 2, "{name}");
-                continue;
-            }
-            assert_eq!(examples_of(name).count(), 3, "{name}");
-            for (line, _) in examples_of(name) {
-                let parsed = self::command().try_get_matches_from(words(line));
-                let matches = parsed.unwrap_or_else(|e| panic!("{line}: {e}"));
-                assert_eq!(idle(&matches), None, "{line}");
-            }
+            assert!(help.contains(&format!("lathe {}", sub.get_name())), "{}", sub.get_name());
         }
-    }
-
-    #[test]
-    fn a_flag_that_does_nothing_is_hidden_and_refused() {
-        let help = |name: &str| {
-            let mut command = command();
-            command.build();
-            let sub = command.find_subcommand_mut(name).expect("a command");
-            sub.render_long_help().to_string()
-        };
-        assert!(help("decode").contains("--memory-limit") && help("decode").contains("--adapter"));
-        for name in ["report", "compare", "synth"] {
-            assert!(!help(name).contains("--adapter"), "{name}");
-            assert!(!help(name).contains("--unchecked-files"), "{name}");
+        for (line, _) in EXAMPLES {
+            let words = std::iter::once("lathe").chain(line.split(' '));
+            command().try_get_matches_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
         }
-        let asked = |line: &str| idle(&command().try_get_matches_from(words(line)).expect(line));
-        for line in ["report a.json -o b.html --adapter 1", "--adapter 1 report a.json -o b.html"] {
-            assert_eq!(asked(line).as_deref(), Some("--adapter does nothing in `lathe report`"));
-        }
-        assert_eq!(asked("list --adapter 1"), None);
-        assert!(asked("list --memory-limit 1GB").is_some());
     }
 }

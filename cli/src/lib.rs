@@ -17,7 +17,6 @@ mod generation;
 mod help;
 mod inspect;
 mod list;
-mod manual;
 mod map;
 mod memory;
 mod merge;
@@ -34,7 +33,6 @@ mod tune;
 mod validate;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -46,7 +44,9 @@ use lathe_harness::files;
 use lathe_harness::gpu::{Checks, Gpu};
 use lathe_harness::plan::target::Target;
 use lathe_harness::plan::user::files_of;
+use out::Stream;
 use serde::Serialize;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Workbench for WGSL language-model decode kernels.
 #[derive(Debug, Parser)]
@@ -127,10 +127,6 @@ enum Command {
     Diff(diff::Opts),
     /// Measure how well a checkpoint predicts a text, and how far it is from another one
     Perplexity(perplexity::Opts),
-    /// Print what a shell needs to complete commands and options
-    Completions(manual::CompletionsOpts),
-    /// Write a man page for every command
-    Man(manual::ManOpts),
 }
 
 impl Global {
@@ -147,7 +143,7 @@ impl Global {
 
     /// A bar on stderr while work of `total` goes on; nothing where stderr is no terminal.
     fn progress(&self, total: u64, what: &str, bytes: bool) -> ProgressBar {
-        let target = if std::io::stderr().is_terminal() {
+        let target = if Stream::Stderr.is_terminal() {
             ProgressDrawTarget::stderr()
         } else {
             ProgressDrawTarget::hidden()
@@ -187,33 +183,17 @@ impl Global {
     }
 }
 
-/// Parses the command line, runs it, and reports errors on stderr.
+/// The `lathe` program: parses its command line, runs it, and reports errors on stderr.
 pub fn main() -> ExitCode {
     name_runtime_folder();
-    // llama-bench's `-pg` is one option; to clap it would be `-p` with the value `g`.
-    let args: Vec<OsString> =
-        std::env::args_os().map(|arg| if arg == "-pg" { "--pg".into() } else { arg }).collect();
-    let parsed = help::command().try_get_matches_from(&args).and_then(|matches| {
-        if let Some(idle) = help::idle(&matches) {
-            return Err(help::command().error(clap::error::ErrorKind::ArgumentConflict, idle));
-        }
-        Cli::from_arg_matches(&matches)
-    });
-    let cli = match parsed {
-        Ok(cli) => cli,
-        Err(e) => {
-            if e.use_stderr() {
-                let _ = e.print();
-                return ExitCode::from(2);
-            }
-            // Help, or the version.
-            if let Err(e) = e.print().and_then(|()| std::io::stdout().flush()) {
-                out::end(&e);
-            }
-            return ExitCode::SUCCESS;
-        }
-    };
-    on_large_stack(|| work(cli))
+    let args: Vec<OsString> = std::env::args_os().collect();
+    match parse(&args) {
+        Ok(cli) => on_large_stack(|| {
+            log(&cli.global).init();
+            ExitCode::from(work(cli))
+        }),
+        Err(code) => ExitCode::from(code),
+    }
 }
 
 /// Runs a command on a stack of which only what is used takes memory: front ends walk the nested
@@ -234,6 +214,48 @@ fn on_large_stack(work: impl FnOnce() -> ExitCode + Send) -> ExitCode {
     })
 }
 
+/// Result of a command that ran in this process.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit code.
+    pub code: u8,
+    /// Everything that it wrote to stdout.
+    pub stdout: Vec<u8>,
+    /// Everything that it wrote to stderr.
+    pub stderr: Vec<u8>,
+}
+
+/// Runs a command in this process, `lathe` itself being the first argument.
+pub fn run(args: &[OsString]) -> Finished {
+    let (code, stdout, stderr) = out::captured(|| match parse(args) {
+        Ok(cli) => tracing::subscriber::with_default(log(&cli.global), || work(cli)),
+        Err(code) => code,
+    });
+    Finished { code, stdout, stderr }
+}
+
+/// The parsed command line; or the exit code, after help or what is wrong was printed.
+fn parse(args: &[OsString]) -> Result<Cli, u8> {
+    // llama-bench's `-pg` is one option; to clap it would be `-p` with the value `g`.
+    let args = args.iter().map(|arg| if arg == "-pg" { "--pg".into() } else { arg.clone() });
+    let parsed = help::command()
+        .try_get_matches_from(args)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|e| {
+        let (stream, code) = match e.use_stderr() {
+            true => (Stream::Stderr, 2),
+            // Help, or the version.
+            false => (Stream::Stdout, 0),
+        };
+        let said = match stream.is_terminal() && out::colours() {
+            true => e.render().ansi().to_string(),
+            false => e.render().to_string(),
+        };
+        out::write(stream, &said);
+        code
+    })
+}
+
 /// Names a folder where Mesa's drivers look for one: without it they complain on stderr at every
 /// device. Nothing is written there.
 fn name_runtime_folder() {
@@ -245,24 +267,27 @@ fn name_runtime_folder() {
     }
 }
 
-/// Runs a command and says what went wrong.
-fn work(cli: Cli) -> ExitCode {
-    let level = match cli.global.verbose {
+/// Prints events of the library on stderr, as many as the command line or `LATHE_LOG` asks for.
+fn log(global: &Global) -> impl tracing::Subscriber + Send + Sync + 'static {
+    let level = match global.verbose {
         0 => "warn",
         1 => "lathe_harness=info,lathe_cli=info,warn",
         _ => "lathe_harness=debug,lathe_cli=debug,info",
     };
-    let colour = out::colours() && std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(colour)
+        .with_writer(|| Stream::Stderr)
+        .with_ansi(out::colours() && Stream::Stderr.is_terminal())
         .without_time()
         .with_target(false)
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("LATHE_LOG")
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level)),
         )
-        .init();
+        .finish()
+}
+
+/// Runs a command, says what went wrong, and returns the exit code.
+fn work(cli: Cli) -> u8 {
     let global = &cli.global;
     let done = match cli.command {
         Command::Doctor(opts) => doctor::run(global, &opts),
@@ -285,14 +310,12 @@ fn work(cli: Cli) -> ExitCode {
         Command::Decode(opts) => decode::run(global, &opts),
         Command::Diff(opts) => diff::run(global, &opts),
         Command::Perplexity(opts) => perplexity::run(global, &opts),
-        Command::Completions(opts) => manual::completions(&opts),
-        Command::Man(opts) => manual::man(&opts),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(e) => {
             eprintln!("lathe: {}", out::escaped(&e.to_string()));
-            ExitCode::from(e.exit_code())
+            e.exit_code()
         }
     }
 }

@@ -1,8 +1,11 @@
-//! What a command says on stdout. A reader that has seen enough ends it silently; any other
-//! refusal, such as of a full disk, with a message and exit code 2: nobody takes half an answer for
-//! a whole.
+//! The one writer of everything that a command prints.
+//!
+//! A reader of stdout that has seen enough ends the command silently. Any other refusal, such as of
+//! a full disk, ends it with a message and exit code 2: nobody takes half an answer for a whole.
+//! Within [`captured`] both streams of the calling thread are collected instead.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -13,10 +16,77 @@ use serde::Serialize;
 
 use crate::table::fit;
 
-/// As `println!`, through [`line`].
+/// Like `println!`, through [`line`].
 macro_rules! outln {
     () => { $crate::out::line(format_args!("")) };
     ($($text:tt)*) => { $crate::out::line(format_args!($($text)*)) };
+}
+
+/// Takes the place of the standard macro in this crate, so that stderr can be captured.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::out::said(format_args!($($text)*)) };
+}
+
+/// A stream of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+#[derive(Default)]
+struct Captured {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+thread_local! {
+    static CAPTURED: RefCell<Option<Captured>> = const { RefCell::new(None) };
+}
+
+/// Runs `work` and returns its result with the bytes that it wrote to stdout and to stderr.
+pub(super) fn captured<T>(work: impl FnOnce() -> T) -> (T, Vec<u8>, Vec<u8>) {
+    CAPTURED.set(Some(Captured::default()));
+    let result = work();
+    let Captured { stdout, stderr } = CAPTURED.take().unwrap_or_default();
+    (result, stdout, stderr)
+}
+
+impl Stream {
+    /// Whether a person reads this stream in a terminal.
+    pub(super) fn is_terminal(self) -> bool {
+        let captured = CAPTURED.with_borrow(Option::is_some);
+        !captured
+            && match self {
+                Stream::Stdout => io::stdout().is_terminal(),
+                Stream::Stderr => io::stderr().is_terminal(),
+            }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        CAPTURED.with_borrow_mut(|captured| match (captured, *self) {
+            (Some(captured), Stream::Stdout) => captured.stdout.write_all(bytes),
+            (Some(captured), Stream::Stderr) => captured.stderr.write_all(bytes),
+            // Shown at once: a line is buffered to its end otherwise.
+            (None, Stream::Stdout) => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(bytes).and_then(|()| stdout.flush())
+            }
+            (None, Stream::Stderr) => io::stderr().lock().write_all(bytes),
+        })?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Prints a line on stderr. A closed stderr is nobody's loss.
+pub(super) fn said(line: fmt::Arguments<'_>) {
+    let _ = Stream::Stderr.write_all(format!("{line}\n").as_bytes());
 }
 
 #[derive(Serialize)]
@@ -69,7 +139,7 @@ pub(super) enum Tone {
 /// Prints a verdict, in its colour where stdout is a terminal that may have some.
 pub(super) fn verdict(tone: Tone, said: &str) {
     let said = escaped(said);
-    let coloured = io::stdout().is_terminal() && colours();
+    let coloured = Stream::Stdout.is_terminal() && colours();
     text(&(toned(tone, &said, coloured) + "\n"));
 }
 
@@ -93,7 +163,7 @@ pub(super) fn colours() -> bool {
 
 /// Prints a table: as wide as the terminal at most, or as wide as it is where stdout is none.
 pub(super) fn table(mut table: Table) {
-    if io::stdout().is_terminal()
+    if Stream::Stdout.is_terminal()
         && let Some((_, columns)) = Term::stdout().size_checked()
     {
         fit(&mut table, columns);
@@ -109,7 +179,7 @@ pub(super) fn fitted(mut table: Table) {
 
 /// Prints a piece of what a model says: as it is, but on a terminal with escapes.
 pub(super) fn piece(text: &str) {
-    match io::stdout().is_terminal() {
+    match Stream::Stdout.is_terminal() {
         true => self::text(&escaped(text)),
         false => self::text(text),
     }
@@ -117,8 +187,14 @@ pub(super) fn piece(text: &str) {
 
 /// Prints lines that were made for other programs, as they are.
 pub(super) fn text(text: &str) {
-    let mut stdout = io::stdout().lock();
-    if let Err(e) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    write(Stream::Stdout, text);
+}
+
+/// Prints a text on a stream, as it is.
+pub(super) fn write(mut stream: Stream, text: &str) {
+    if let Err(e) = stream.write_all(text.as_bytes())
+        && stream == Stream::Stdout
+    {
         end(&e);
     }
 }

@@ -105,7 +105,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             }
             let Some(path) = &opts.output else { return Ok(()) };
             let record = Record::new(watch.environment.clone(), Body::Suite(suite.clone()));
-            if path.exists() { record.rewrite(path) } else { record.write(path) }
+            let saved = if path.exists() { record.rewrite(path) } else { record.write(path) };
+            Ok(saved?)
         })?;
     }
     watch.end()?;

@@ -20,7 +20,7 @@ use lathe_harness::plan::recording::{Part, TensorId};
 use lathe_kernels::Format;
 use serde_json::Value;
 
-use crate::common::{self, code, document, json, lathe, model, on_gpu, stderr};
+use crate::common::{self, code, command, document, json, lathe, model, on_gpu, stderr};
 
 fn graph(model: &Model, context: usize, sampling: Option<Sampling>) -> DecodeGraph {
     let options = SessionOptions { context, sampling, store: None, ..SessionOptions::default() };
@@ -398,7 +398,9 @@ fn bench_decode_prints_llama_benchs_rows() {
     let saved = path("tests.json");
     let lengths = ["-p", "4,6", "-n", "5", "-d", "0,3", "-pg", "4,3"];
     let save = ["--save", &saved, "--json"];
-    let record = document(&lathe(&[&base[..], &lengths, &save].concat()));
+    // A process of its own: the record has its command line.
+    let run = command(&[&base[..], &lengths, &save].concat()).output().unwrap();
+    let record = document(&run);
     assert_eq!(record["kind"], "generation_tests");
     let tests = record["tests"].as_array().unwrap();
     let seen: Vec<_> = tests

@@ -434,9 +434,9 @@ fn the_queries_of_many_machines_rank_variants() {
 /// command and what was verified.
 #[test]
 fn figures_of_the_results_stand_on_verified_records() {
-    let page = fs::read_to_string(root().join("benches/records/results.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/results.md")).unwrap();
     let files: Vec<_> =
-        page.split("{{record: ").skip(1).map(|rest| rest.split("}}").next().unwrap()).collect();
+        page.split(" docs: record ").skip(1).map(|rest| rest.split(" -->").next().unwrap()).collect();
     assert!(files.len() >= 3, "{files:?}");
     for file in files {
         let record = Record::read(&root().join("benches/records").join(file)).unwrap();

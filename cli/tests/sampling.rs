@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use lathe_harness::decode::sampling::sample_token;
 use lathe_harness::decode::session::{self, Verifier};
 use lathe_harness::decode::{DecodeGraph, GraphOptions, RunOptions, Sampling, Weights, graph};
 use lathe_harness::execute::{CpuExecutor, Execute};
@@ -74,8 +75,9 @@ fn twenty_thousand_draws_fit_the_distribution() {
         (0, 1.0, &[("race", 2000)]),
     ] {
         let settings = Sampling { temperature: 1.2, top_k, top_p, ..PLAIN };
-        let own: Vec<_> =
-            (0..DRAWS).map(|at| settings.draw(&logits, &[0; DRAWS + 1], at, SEED)).collect();
+        let own: Vec<_> = (0..DRAWS)
+            .map(|at| sample_token(&settings, &logits, &[0; DRAWS + 1], at, SEED))
+            .collect();
         for &(variant, count) in variants {
             let count = count / fewer;
             for positions in [0..count, DRAWS - count..DRAWS] {
@@ -162,7 +164,7 @@ fn adversarial_logits_are_drawn_exactly() {
         let settings = Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n: 0 };
         let mut own = vec![0];
         for position in 0..8 {
-            own.push(settings.draw(logits, &own, position, SEED));
+            own.push(sample_token(&settings, logits, &own, position, SEED));
         }
         let variants: &[_] = match top_k {
             0 if top_p >= 1.0 => &["histogram", "race"],
@@ -188,7 +190,7 @@ fn a_token_without_weight_is_drawn_where_its_noise_says_so() {
             [("threshold", 2), ("candidates", 2), ("histogram", 2), ("naive", 2), ("race", 0)]
         {
             let settings = Sampling { temperature: 3.397_188e-8, top_k, ..PLAIN };
-            let own = settings.draw(&logits, &vec![0; position + 1], position, 0);
+            let own = sample_token(&settings, &logits, &vec![0; position + 1], position, 0);
             assert_eq!(own, 0, "the reference at position {position}");
             let drawn = draws(&gpu, variant, &logits, &settings, 0, position..position + 1);
             assert_eq!(drawn, [own], "{variant}, position {position}");

@@ -1,26 +1,15 @@
-//! Everything that needs a device: plans, checks, measuring, models and decode.
+//! The harness of Lathe under one name: a facade of its crates, for programs that want all of it.
 //!
 //! ```text
 //! GGUF bytes → model (checked views) → decode::Weights → decode::graph → Recording
 //!            → execute::{GpuExecutor, CpuExecutor} → tokens, logits
 //! ```
 
-#![warn(clippy::print_stdout, reason = "the command writes by itself, and sees errors")]
-
-pub mod data;
-pub mod decode;
-pub mod error;
-pub mod execute;
-pub mod files;
-pub mod gpu;
-pub mod judge;
-pub mod measure;
-pub mod model;
-pub mod plan;
-pub mod report;
-
-pub use error::{Error, Result};
-pub use execute::oracle::register;
-pub use lathe_kernels::register_variants;
-/// For [`gpu::Gpu::from_wgpu`], whose device must be of this version.
-pub use wgpu;
+pub use lathe_decode as decode;
+pub use lathe_device::{
+    Error, Result, error, execute, gpu, judge, measure, plan, register, register_variants, wgpu,
+};
+pub use lathe_model as model;
+pub use lathe_record as data;
+pub use lathe_record::files;
+pub use lathe_report as report;

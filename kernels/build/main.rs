@@ -1,8 +1,8 @@
 //! Links and validates every WGSL variant and collects the texts for `include_str!`.
 //!
-//! A variant is a file beside an operation's `naive.wgsl`, in a folder below `ops/`, or a row of
-//! the table `variants.rs` there; other files below `ops/` and `wgsl/` are modules (see `wgsl.rs`
-//! and `src/link.rs`). What is imported comes after the variant, so that line numbers of the
+//! A variant is a file beside an operation's `naive.wgsl`, in a folder below `ops/`, or a comment
+//! of the declaration there; other files below `ops/` and `wgsl/` are modules (see `wgsl.rs` and
+//! `src/link.rs`). What is imported comes after the variant, so that line numbers of the
 //! variant stay what its author sees. An import that fails, a requirement that is not met, a name
 //! with two meanings, a code written as a number, and a parse or validation error fail the build
 //! with file and line.
@@ -22,7 +22,7 @@ fn main() {
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let tree = Tree::read(&root, wgsl::table::FAMILIES);
+    let tree = Tree::read(&root);
     let mut broken = match tree.all().and_then(|all| Ok((all, tree.choices()?))) {
         Ok((all, choices)) => [wgsl::meanings(&all), wgsl::numbered(&all, &choices)].concat(),
         Err(error) => vec![error],

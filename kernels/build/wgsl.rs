@@ -11,28 +11,26 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 mod codes;
 #[path = "../src/link.rs"]
 mod link;
-#[path = "../ops/matvec/variants.rs"]
-#[allow(unreachable_pub, reason = "the crate has them too")]
-pub(crate) mod table;
 #[path = "../src/tokens.rs"]
 #[allow(dead_code, reason = "a test of texts uses the rest")]
 mod tokens;
 
 pub(crate) use link::{Linked, Module};
-use table::{Family, Row};
 use tokens::{Declaration, Token};
 
-/// A file `<operation>/<variant>.wgsl`, or a row of the table `<operation>/variants.rs`.
+/// A file `<operation>/<variant>.wgsl`, or a comment in `<operation>/mod.rs`.
 pub(crate) struct VariantText {
     pub(crate) operation: String,
     pub(crate) variant: String,
     pub(crate) path: PathBuf,
-    row: Option<&'static Row>,
+    /// The comment: the variant's header and its imports.
+    composed: Option<String>,
 }
 
-/// All WGSL of a crate: operations are folders below `ops/` that hold `naive.wgsl`; their files and
-/// the rows of their table are variants. Every other file is a module, which imports name by its
-/// path below `ops/` or `wgsl/`.
+/// All WGSL of a crate: operations are folders below `ops/` that hold `naive.wgsl`; their files are
+/// variants. So are the comments above a variant's declaration that begin with its name and have
+/// an import: `// gemv/vec2: …`, for variants that are made of modules alone. Every other file is
+/// a module, which imports name by its path below `ops/` or `wgsl/`.
 pub(crate) struct Tree {
     pub(crate) variants: Vec<VariantText>,
     pub(crate) modules: BTreeMap<String, PathBuf>,
@@ -44,7 +42,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    pub(crate) fn read(root: &Path, families: &[Family]) -> Self {
+    pub(crate) fn read(root: &Path) -> Self {
         let mut tree = Self {
             variants: Vec::new(),
             modules: BTreeMap::new(),
@@ -53,37 +51,36 @@ impl Tree {
             root: root.to_owned(),
         };
         for base in ["ops", "wgsl"] {
-            tree.walk(&root.join(base), &root.join(base), families);
+            tree.walk(&root.join(base), &root.join(base));
         }
         tree.variants.sort_by(|a, b| (&a.operation, &a.variant).cmp(&(&b.operation, &b.variant)));
         tree.declarations.sort_by(|a, b| a.0.file_name().cmp(&b.0.file_name()));
         tree
     }
 
-    fn walk(&mut self, base: &Path, folder: &Path, families: &[Family]) {
+    fn walk(&mut self, base: &Path, folder: &Path) {
         let is_operation = folder.join("naive.wgsl").is_file();
-        if folder.join("mod.rs").is_file() {
+        let declaration = folder.join("mod.rs");
+        if declaration.is_file() {
             self.declarations.push((folder.to_owned(), is_operation));
         }
-        for family in families.iter().filter(|f| is_operation && folder.ends_with(f.operation)) {
-            for row in family.rows {
-                self.variants.push(VariantText {
-                    operation: family.operation.to_owned(),
-                    variant: row.name.to_owned(),
-                    path: folder.join("variants.rs"),
-                    row: Some(row),
-                });
+        if is_operation {
+            let operation = stem(folder);
+            let text = fs::read_to_string(&declaration).unwrap_or_default();
+            for (variant, text) in composed(&operation, &text) {
+                let (operation, path) = (operation.clone(), declaration.clone());
+                self.variants.push(VariantText { operation, variant, path, composed: Some(text) });
             }
         }
         for path in sorted(folder) {
             if path.is_dir() {
-                self.walk(base, &path, families);
+                self.walk(base, &path);
             } else if path.extension().is_some_and(|e| e == "rs") {
                 self.rust.push(path);
             } else if path.extension().is_some_and(|e| e == "wgsl") {
                 if is_operation {
                     let (operation, variant) = (stem(folder), stem(&path));
-                    self.variants.push(VariantText { operation, variant, path, row: None });
+                    self.variants.push(VariantText { operation, variant, path, composed: None });
                 } else {
                     let name = path.strip_prefix(base).unwrap_or(&path).with_extension("");
                     self.modules.insert(slashes(&name), path);
@@ -109,45 +106,63 @@ impl Tree {
     /// Links a variant; a name that a text takes from a module it does not import is an error.
     pub(crate) fn link(&self, v: &VariantText) -> Result<Linked, String> {
         let name = format!("{}/{}", v.operation, v.variant);
-        let linked = match v.row {
-            None => {
-                let (shown, text) = (self.shown(&v.path), self.text(&v.path)?);
-                link::link(&name, &shown, &text, &|module| self.module(module))?
-            }
-            Some(row) => {
-                let shown = format!("{} ({})", self.shown(&v.path), v.variant);
-                let entry = self.entry(row)?;
-                let schedule: Vec<_> = row.modules("schedule").collect();
-                let find = |module: &str| match &entry {
-                    Some(entry) if schedule.iter().any(|s| s == module) => {
-                        self.renamed(module, entry)
-                    }
-                    _ => self.module(module),
-                };
-                let mut text = row.text(&v.operation);
-                let modules = link::gather(&name, &shown, &text, &find)?;
-                text.push_str(&declared(&modules, &self.naive(&v.path)?));
-                link::link(&name, &shown, &text, &find)?
-            }
+        let Some(header) = &v.composed else {
+            let (shown, text) = (self.shown(&v.path), self.text(&v.path)?);
+            let linked = link::link(&name, &shown, &text, &|module| self.module(module))?;
+            return self.stated(linked, false);
         };
+        let shown = format!("{} ({})", self.shown(&v.path), v.variant);
+        let mut text = self.with_full_names(header, &v.path);
+        let entry = self.entry(&text)?;
+        let find = |module: &str| match &entry {
+            Some(entry) => self.renamed(module, entry),
+            None => self.module(module),
+        };
+        let modules = link::gather(&name, &shown, &text, &find)?;
+        text.push_str(&declared(&modules, &self.naive(&v.path)?));
+        self.stated(link::link(&name, &shown, &text, &find)?, true)
+    }
+
+    fn stated(&self, linked: Linked, is_composed: bool) -> Result<Linked, String> {
         for (i, module) in linked.modules.iter().enumerate() {
-            stated(module, &linked, i == 0 && v.row.is_some())?;
+            stated(module, &linked, i == 0 && is_composed)?;
         }
         Ok(linked)
     }
 
-    /// What the row's epilogue calls the entry point that schedules call `main`: `// entry: NAME`,
-    /// for one that has stages of its own.
-    fn entry(&self, row: &Row) -> Result<Option<String>, String> {
-        let epilogues = row.modules("epilogue");
-        let texts =
-            epilogues.filter_map(|name| self.modules.get(&name)).map(|path| self.text(path));
-        let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
-        let mut lines = texts.iter().flat_map(|text| text.lines());
-        Ok(lines.find_map(|line| line.strip_prefix("// entry: ")).map(str::to_owned))
+    /// A header whose imports name modules from the top: of those of its own family it names them
+    /// from beside the operation's folder.
+    fn with_full_names(&self, header: &str, declaration: &Path) -> String {
+        let family = declaration.parent().and_then(Path::parent).map(stem).unwrap_or_default();
+        let full = |name: &str| match format!("{family}/{}", name.trim()) {
+            own if self.modules.contains_key(&own) => own,
+            _ => name.trim().to_owned(),
+        };
+        let lines = header.lines().map(|line| match line.strip_prefix("// import:") {
+            Some(names) => {
+                let names: Vec<_> = names.split(',').map(full).collect();
+                format!("// import: {}\n", names.join(", "))
+            }
+            None => format!("{line}\n"),
+        });
+        lines.collect()
     }
 
-    /// A schedule with another name for its entry point.
+    /// The name that an imported epilogue with stages of its own gives to the entry point `main` of
+    /// schedules: `// entry: NAME`.
+    fn entry(&self, text: &str) -> Result<Option<String>, String> {
+        let imports = text.lines().filter_map(|line| line.strip_prefix("// import: "));
+        for path in imports.flat_map(|names| names.split(", ")).filter_map(|n| self.modules.get(n))
+        {
+            let module = self.text(path)?;
+            if let Some(entry) = module.lines().find_map(|line| line.strip_prefix("// entry: ")) {
+                return Ok(Some(entry.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A module with another name for its entry point.
     fn renamed(&self, name: &str, entry: &str) -> Option<Result<Module, String>> {
         let path = self.modules.get(name)?;
         let text =
@@ -155,10 +170,10 @@ impl Tree {
         Some(text.and_then(|text| Module::new(name, &self.shown(path), &text)))
     }
 
-    /// The linked text of the `naive.wgsl` beside a table: it says what buffers and parameters the
+    /// The linked text of the `naive.wgsl` beside a declaration: it says what buffers and parameters the
     /// operation has.
-    fn naive(&self, table: &Path) -> Result<String, String> {
-        let path = table.with_file_name("naive.wgsl");
+    fn naive(&self, declaration: &Path) -> Result<String, String> {
+        let path = declaration.with_file_name("naive.wgsl");
         let text = self.text(&path)?;
         let find = |module: &str| self.module(module);
         link::link("naive", &self.shown(&path), &text, &find).map(|linked| linked.text)
@@ -186,7 +201,7 @@ impl Tree {
         for name in self.modules.keys() {
             all.extend(self.module(name).transpose()?.map(|m| (m, true)));
         }
-        for v in self.variants.iter().filter(|v| v.row.is_none()) {
+        for v in self.variants.iter().filter(|v| v.composed.is_none()) {
             let name = format!("{}/{}", v.operation, v.variant);
             all.push((Module::new(&name, &self.shown(&v.path), &self.text(&v.path)?)?, false));
         }
@@ -194,7 +209,33 @@ impl Tree {
     }
 }
 
-/// Declarations of what the modules of a row require and none defines: parameters and buffers of
+/// Name and text of each variant that a declaration has in a comment.
+fn composed(operation: &str, declaration: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut lines = declaration.lines().map(str::trim).peekable();
+    let title = format!("// {operation}/");
+    while let Some(line) = lines.next() {
+        let Some((variant, _)) = line.strip_prefix(&title).and_then(|l| l.split_once(": ")) else {
+            continue;
+        };
+        // In WGSL the first sentence is one line.
+        let mut text = line.to_owned();
+        while let Some(line) = lines.next_if(|line| line.starts_with("// ")) {
+            text.push_str(&line[2..]);
+        }
+        text.push('\n');
+        while let Some(line) = lines.next_if(|line| line.starts_with("//")) {
+            text.push_str(line);
+            text.push('\n');
+        }
+        if text.contains("\n// import: ") {
+            found.push((variant.to_owned(), text));
+        }
+    }
+    found
+}
+
+/// Declarations of what the modules of a composed variant require and none defines: parameters and buffers of
 /// the operation, as its naive variant has them. A buffer that it lacks is memory of the schedule's
 /// own.
 fn declared(modules: &[Module], naive: &str) -> String {
@@ -247,9 +288,9 @@ fn access(tokens: &[Token<'_>], d: &Declaration<'_>) -> &'static str {
     if words(tokens, d).any(|t| t == "read_write") { "read_write" } else { "read" }
 }
 
-/// What a text uses it defines, imports or requires, and it uses what it imports; a row, which only
-/// imports, names what its modules use.
-fn stated(module: &Module, linked: &Linked, is_row: bool) -> Result<(), String> {
+/// What a text uses it defines, imports or requires, and it uses what it imports; a composed
+/// variant, which only imports, names what its modules use.
+fn stated(module: &Module, linked: &Linked, is_composed: bool) -> Result<(), String> {
     let imports: Vec<_> = module.imports().collect();
     let wanted: HashSet<&str> = linked
         .modules
@@ -277,7 +318,7 @@ fn stated(module: &Module, linked: &Linked, is_row: bool) -> Result<(), String> 
             |name: &str| module.free.iter().any(|(free, _)| free == name) || wanted.contains(name);
         let by_another = |m: &Module| m.imports().any(|(name, _)| name == *import);
         let is_used = other.definitions.iter().any(|d| serves(&d.name) || d.is_entry)
-            || (is_row && linked.modules[1..].iter().any(by_another));
+            || (is_composed && linked.modules[1..].iter().any(by_another));
         if !is_used {
             return Err(format!("{}:{line}: imports {import} and uses nothing of it", module.path));
         }

@@ -9,8 +9,6 @@ mod wgsl;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wgsl::table::{Family, Row};
-
 /// A crate with one operation, `demo`.
 struct Folder(PathBuf);
 
@@ -29,7 +27,7 @@ impl Folder {
     }
 
     fn tree(&self) -> wgsl::Tree {
-        wgsl::Tree::read(&self.0, &[])
+        wgsl::Tree::read(&self.0)
     }
 
     /// The text of `demo/naive`.
@@ -146,7 +144,7 @@ fn a_code_beside_a_number_is_an_error() {
 #[test]
 fn every_choice_of_an_operation_is_known_to_the_build() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let known = wgsl::Tree::read(root, wgsl::table::FAMILIES).choices().unwrap();
+    let known = wgsl::Tree::read(root).choices().unwrap();
     for kernel in lathe_kernels::kernels() {
         for param in kernel.params {
             let is_choice = matches!(param.kind, lathe_kernels::ParamKind::Choice { .. });
@@ -303,16 +301,17 @@ fn an_old_line_says_what_to_write_now() {
     assert!(error.contains("naive.wgsl:1") && error.contains("write `// import:"), "{error}");
 }
 
-const ROWS: &[Family] = &[Family {
-    operation: "demo",
-    rows: &[Row {
-        name: "fast",
-        modules: ["plain", "dense", "each", "stage"],
-        summary: "one invocation a row",
-        formula: &["y[r] = w[r] * x[0]"],
-        idea: "none.\nSource: own.",
-    }],
-}];
+const DECLARATION: &str = "static OPERATION: Declaration = [
+    // demo/slow: no text: it has no import.
+    Variant::SLOW,
+    // demo/fast: one invocation a row.
+    //
+    // Idea: none.
+    // import: prologue/plain, rows/dense
+    // import: schedule/each, epilogue/stage
+    Variant { name: \"fast\", ..Schedule::EACH },
+];
+";
 
 const NAIVE: &str = "override N: u32;
 override WG: u32 = 64u;
@@ -322,8 +321,8 @@ override WG: u32 = 64u;
 @compute @workgroup_size(WG) fn main() { y[N] = w[N] * x[0]; }
 ";
 
-/// A row of the modules that a row may have, whose schedule requires `lines` in addition.
-fn row(name: &str, lines: &str) -> Result<String, String> {
+/// A composed variant whose schedule requires `lines` in addition.
+fn composed(name: &str, lines: &str) -> Result<String, String> {
     let folder = Folder::new(name);
     let each = format!(
         "{lines}// requires: override N: u32\n// requires: fn x_one() -> f32\n\
@@ -331,7 +330,8 @@ fn row(name: &str, lines: &str) -> Result<String, String> {
          @compute @workgroup_size(1)\nfn main() {{ store(N, w_at(N) * x_one()); }}\n"
     );
     folder
-        .write("ops/demo/naive.wgsl", NAIVE)
+        .write("ops/matvec/demo/naive.wgsl", NAIVE)
+        .write("ops/matvec/demo/mod.rs", DECLARATION)
         .write(
             "ops/matvec/prologue/plain.wgsl",
             "// requires: var x: array<f32>\nfn x_one() -> f32 { return x[0]; }\n",
@@ -346,25 +346,22 @@ fn row(name: &str, lines: &str) -> Result<String, String> {
             "// entry: first\n// requires: var y: array<f32>\n// requires: var own: array<f32>\n\
              fn store(i: u32, v: f32) { y[i] = v; own[i] = v; }\n",
         );
-    let tree = wgsl::Tree::read(&folder.0, ROWS);
-    let fast = tree.variants.iter().find(|v| v.variant == "fast").unwrap();
+    let tree = folder.tree();
+    let names: Vec<_> = tree.variants.iter().map(|v| v.variant.as_str()).collect();
+    assert_eq!(names, ["fast", "naive"]);
+    let fast = &tree.variants[0];
     let linked = tree.link(fast)?;
     wgsl::validate("demo/fast", &linked).map(|()| linked.text)
 }
 
 #[test]
-fn a_row_has_the_buffers_and_parameters_that_its_modules_require() {
-    let text = row("row", "").unwrap();
+fn a_composed_variant_has_the_buffers_and_parameters_that_its_modules_require() {
+    let text = composed("composed", "").unwrap();
     let head = "// demo/fast: one invocation a row.
 //
-//   y[r] = w[r] * x[0]
-//
 // Idea: none.
-// Source: own.
-// with: matvec/prologue/plain
-// with: matvec/rows/dense
-// with: matvec/schedule/each
-// with: matvec/epilogue/stage
+// with: matvec/prologue/plain, matvec/rows/dense
+// with: matvec/schedule/each, matvec/epilogue/stage
 override N: u32;
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> w: array<f32>;
@@ -377,7 +374,7 @@ override N: u32;
 }
 
 #[test]
-fn what_is_no_parameter_of_the_operation_a_row_must_define() {
-    let error = row("undefined", "// requires: override WG: u32\n").unwrap_err();
+fn what_is_no_parameter_of_the_operation_a_composed_variant_must_define() {
+    let error = composed("undefined", "// requires: override WG: u32\n").unwrap_err();
     assert!(error.contains("requires `override WG: u32`, and nothing"), "{error}");
 }

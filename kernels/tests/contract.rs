@@ -282,26 +282,3 @@ fn a_brief_shape_means_the_same() {
     assert_eq!(gemv.show_brief(&gemv.default_problem()), "ROWS=1152,K=1152,WEIGHT=bf16");
     assert_eq!(gemv.brief("nonsense"), "nonsense");
 }
-
-#[test]
-fn comments_keep_to_their_width() {
-    fn check(folder: &std::path::Path) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let widest = match path.extension().and_then(|e| e.to_str()) {
-                _ if path.is_dir() => {
-                    check(&path);
-                    continue;
-                }
-                Some("rs") => 100,
-                Some("wgsl") => 110,
-                _ => continue,
-            };
-            for line in std::fs::read_to_string(&path).unwrap().lines() {
-                let is_wide = line.trim_start().starts_with("//") && line.chars().count() > widest;
-                assert!(!is_wide, "{}: wider than {widest}: {line}", path.display());
-            }
-        }
-    }
-    check(std::path::Path::new(env!("CARGO_MANIFEST_DIR")));
-}

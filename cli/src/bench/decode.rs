@@ -219,15 +219,15 @@ impl Results<'_> {
         self.body.tests.push(test);
         let Some(path) = self.save else { return Ok(()) };
         match self.body.tests.len() {
-            1 => self.record().write(path),
-            _ => self.record().rewrite(path),
+            1 => Ok(self.record().write(path)?),
+            _ => Ok(self.record().rewrite(path)?),
         }
     }
 
     /// When all models are gone.
     fn end(&mut self) -> Result<()> {
         self.watch.end()?;
-        self.save.map_or(Ok(()), |path| self.record().rewrite(path))
+        self.save.map_or(Ok(()), |path| Ok(self.record().rewrite(path)?))
     }
 
     fn print(&self, global: &Global, format: Format) {

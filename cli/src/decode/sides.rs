@@ -87,7 +87,7 @@ pub(crate) fn ab(
         let wall: Duration = run.steps.iter().sum();
         Ok(wall.as_secs_f64() * 1e6 / run.steps.len().max(1) as f64)
     };
-    steady(&gpu.adapter, &mut || Ok(time(&mut a)? + time(&mut b)?))?;
+    steady(&gpu.adapter, &mut || -> Result<f64> { Ok(time(&mut a)? + time(&mut b)?) })?;
     let mut watch = GpuWatch::new(gpu)?;
     let mut side = |is_a, _| time(if is_a { &mut a } else { &mut b });
     let outcome = ab::run(options, &mut watch, &mut side)?;

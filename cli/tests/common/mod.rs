@@ -1,11 +1,12 @@
 //! What tests share: the device and its executors, the `lathe` command, and the goldens.
 #![allow(dead_code, reason = "each test target uses its own part")]
 
+use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -175,8 +176,36 @@ pub(crate) fn lathe_in(folder: impl AsRef<Path>, args: &[&str]) -> Output {
     command_in(folder, args).output().unwrap()
 }
 
+/// Commands and options that start the program again, and names of files that are compiled in a
+/// process of their own.
+fn needs_a_process(arg: &str) -> bool {
+    let starts = ["tune", "--processes", "--beside", "--all-adapters", "--manifest"];
+    starts.contains(&arg) || arg.ends_with(".wgsl") || arg.ends_with(".toml")
+}
+
+/// Runs a command in this process where it can, as starting one costs more than most commands do.
 pub(crate) fn lathe(args: &[&str]) -> Output {
-    command(args).output().unwrap()
+    /// As much as the main thread of a program has.
+    const STACK: usize = 8 << 20;
+    let has_choices = std::env::var_os("LATHE_TUNED").is_some();
+    if has_choices || args.iter().any(|arg| needs_a_process(arg)) {
+        return command(args).output().unwrap();
+    }
+    let words: Vec<OsString> = std::iter::once(&"lathe").chain(args).map(OsString::from).collect();
+    let run = std::thread::Builder::new().stack_size(STACK).spawn(move || lathe_cli::run(&words));
+    let finished = run.unwrap().join().unwrap_or_else(|_| panic!("{args:?} panicked"));
+    let status = exit_status(finished.code);
+    Output { status, stdout: finished.stdout, stderr: finished.stderr }
+}
+
+#[cfg(unix)]
+fn exit_status(code: u8) -> ExitStatus {
+    std::os::unix::process::ExitStatusExt::from_raw(i32::from(code) << 8)
+}
+
+#[cfg(windows)]
+fn exit_status(code: u8) -> ExitStatus {
+    std::os::windows::process::ExitStatusExt::from_raw(code.into())
 }
 
 pub(crate) fn code(output: &Output) -> i32 {

@@ -1,10 +1,16 @@
 //! Matrix times vector, the bulk of every decode step: what its operations share.
+//!
+//! Most variants are made of modules alone: a prologue (how x is loaded, and what lanes add up),
+//! rows (how the matrix is stored and decoded), a schedule (which lanes read what, and the entry
+//! point) and an epilogue (where products go), in the folders of these names. The comment above
+//! such a variant's declaration is its text: a header as every WGSL file has it, and what it
+//! imports. The build script adds the buffers and parameters that the modules require, as
+//! `naive.wgsl` declares them.
 
 pub mod geometry;
 pub mod head;
 pub mod schedule;
 pub mod soa;
-pub mod variants;
 
 use crate::codes::{Format, Order, Packing};
 use crate::descriptor::{Binding, Elem, Len, Matrix, Tolerance};

@@ -66,8 +66,32 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n.div_ceil(2), c))]),
+        // fused_ffn/workgroup: LANES invocations an output, summed through workgroup memory; dense
+        // weights.
+        //
+        // Idea: gate and up of an output are two rows of one product that meet in registers: the
+        // (2N) vector between GEMV and activation is neither written nor read, and a dispatch is
+        // saved. The norm before the matrix costs another: its factor is applied to the sums
+        // (prologue/rms_chunk). No subgroups needed.
+        // import: prologue/rms_chunk, prologue/found, rows/dense16, schedule/gate_up_tree
+        // import: epilogue/gated
         Variant { name: "workgroup", ..Schedule::GATE_UP_TREE },
+        // fused_ffn/workgroup_q: LANES invocations an output, summed through workgroup memory;
+        // quantised.
+        //
+        // Idea: as workgroup, sixteen bytes of quants at a time: 32 weights under one scale, apart
+        // from the scales (planes). The rung for adapters and browsers without subgroup operations.
+        // import: prologue/rms_or_plain, prologue/found, rows/soa, schedule/soa_gate_up_tree
+        // import: epilogue/gated
         Variant { name: "workgroup_q", ..Schedule::GATE_UP_TREE_Q },
+        // fused_ffn/planes: LANES lanes an output, its gate row and its up row; quantised weights.
+        //
+        // Idea: sixteen aligned bytes of quants a load, 32 neighbours under one scale, coalesced
+        // across the lanes, scales from their own plane at the same time. The activations of a
+        // chunk, their sum and their squares serve two rows. Two chunks of each row are in flight a
+        // lane while x goes to workgroup memory. Results meet in workgroup memory, where an
+        // invocation finds the two that make a word of f16.
+        // import: prologue/rms_or_plain, rows/soa, schedule/soa_gate_up, epilogue/gated
         Variant {
             name: "planes",
             constants: |p, caps| {
@@ -80,8 +104,30 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])],
             ..Schedule::GATE_UP_TREE_Q
         },
+        // fused_ffn/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
+        //
+        // Idea: gate and up rows are taken in turn, so that LANES lanes have the four rows of two
+        // outputs; what they leave on lanes apart meets by two exchanges. Every workgroup quantises
+        // all of v, and sums its squares on that way.
+        // Source: own.
+        // import: prologue/rms_or_plain, prologue/found, prologue/rms_factor
+        // import: prologue/three_digits, rows/soa, schedule/int8_rows, epilogue/product_gated
         Variant { name: "planes_dp4a24", ..Schedule::GATE_UP_INT8 },
+        // fused_ffn/sweep: few workgroups, each along its rows with v in registers; dense weights.
+        //
+        // Idea: gemv/sweep over gate and up rows in turn, which leave the two on neighbouring
+        // invocations; each sees its part of v once, and sums its squares then.
+        // import: prologue/four_rms_or_plain, prologue/found, prologue/swept, rows/dense16
+        // import: schedule/sweep, epilogue/product_gated
         Variant { name: "sweep", ..Schedule::GATE_UP_SWEEP },
+        // fused_ffn/subgroup: one subgroup an output: its gate row and its up row; dense weights.
+        //
+        // Idea: as workgroup, with all loads of a round issued before the first use, up to five
+        // chunks of each row a lane (1152 weights of 16 bits are 4.5 for 32 lanes, and so one
+        // round), and one subgroupAdd for gate, up and squares. With SG known the trip count is a
+        // constant. Results meet in workgroup memory, so that an invocation stores two neighbours:
+        // two f16 make a word, whatever the number of subgroups is.
+        // import: prologue/rms_chunk, rows/dense16, schedule/gate_up_subgroup, epilogue/gated
         Variant {
             name: "subgroup",
             stages: OUTS,
@@ -93,6 +139,13 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             unsupported: dense_only,
             ..Variant::PLAIN
         },
+        // fused_ffn/subgroup_pair: two neighbouring outputs a subgroup, four rows; dense weights.
+        //
+        // Idea: v is loaded, normed and unpacked once for four rows, two chunks of each in flight a
+        // lane, and the pair that shares an f16 word needs no workgroup memory. Pays where the
+        // cache traffic of v and the norm's weights, not the matrix, is the limit; with few outputs
+        // it leaves a large GPU idle.
+        // import: prologue/rms_chunk, rows/dense16, schedule/gate_up_pairs, epilogue/gated
         Variant {
             name: "subgroup_pair",
             stages: OUTS,

@@ -65,7 +65,23 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     ],
     variants: &[
         Schedule::NAIVE,
+        // gemv/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups
+        // needed.
+        //
+        // Idea: neighbouring invocations read neighbouring chunks, all loads of a round in flight
+        // together; then eight of them add up the row's sums and one adds up the eight: two
+        // barriers where a tree has log2(LANES). The rung for adapters and browsers without
+        // subgroup operations.
+        // import: prologue/vectors, prologue/plain16, rows/dense16, schedule/fan_vectors
+        // import: epilogue/store
         Variant { name: "workgroup", unsupported: few_vectors, ..Schedule::FAN },
+        // gemv/subgroup: one subgroup a row, four loads in flight a lane.
+        //
+        // Idea: coalesced 16-byte loads across the lanes, all four of a round issued before the
+        // first use and used for every vector, one subgroupAdd a vector at the end. A workgroup
+        // owns ROWS_PER_WG rows whatever the subgroup size is, so the mapping holds on adapters
+        // whose subgroup size varies.
+        // import: prologue/vectors, rows/dense16, schedule/subgroup_vectors, epilogue/store
         Variant {
             name: "subgroup",
             stages: &[Stage { entry: "main", grid: rows_grid }],
@@ -77,6 +93,12 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             unsupported: whole_vectors,
             ..Variant::PLAIN
         },
+        // gemv/subgroup_multicol: four rows of W a subgroup.
+        //
+        // Idea: x is loaded and unpacked once for four rows, and four independent loads are in
+        // flight. Meant for very tall matrices (an LM head of 262144 rows); on few rows it leaves
+        // most of a large GPU idle.
+        // import: prologue/x_chunk, rows/dense16, schedule/subgroup_rows4, epilogue/store
         Variant {
             name: "subgroup_multicol",
             stages: &[Stage { entry: "main", grid: rows_grid }],
@@ -87,6 +109,12 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             ],
             ..Schedule::SUBGROUP_SHARE
         },
+        // gemv/rows8_cols: eight rows a workgroup for up to eight vectors at once.
+        //
+        // Idea: eight weights of each of eight rows become floats once and meet every vector, one
+        // fma a product; a load of x serves eight rows, and lanes share the 64 sums between them
+        // before they add: 72 shuffles.
+        // import: prologue/vectors, rows/dense_eight, schedule/rows8, epilogue/store
         Variant {
             name: "rows8_cols",
             unsupported: |p, caps| {
@@ -94,18 +122,55 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             },
             ..Schedule::ROWS8
         },
+        // gemv/vec4: one subgroup a row, the lane's whole share in flight at once.
+        //
+        // Idea: with SG known the trip count is a constant and up to UNROLL 16-byte loads are
+        // issued before the first use, without a branch: the ragged last one reads the row's last
+        // chunk and is dropped. A row of 1152 16-bit weights costs one wait for memory, where four
+        // loads a round cost two.
+        // import: prologue/plain16, rows/dense16, schedule/subgroup_share, epilogue/store
         Variant { name: "vec4", ..Schedule::SUBGROUP_SHARE },
+        // gemv/vec2: as split_row with loads of 8 bytes.
+        //
+        // Idea: eight 16-bit weights meet 32 bytes of f32 activations, so lanes with 16 bytes of
+        // weights read x in strides of 32 and every load takes twice the passes through the cache.
+        // With 8 bytes of weights both streams are contiguous, and 1152 weights are 32 lanes x 9
+        // loads without a rest.
+        // import: prologue/plain8, rows/dense8, schedule/split_row, epilogue/store
         Variant {
             name: "vec2",
             constants: |p, caps| shared_team(caps, p.chunks8(), 2),
             ..Schedule::SPLIT_ROW_8
         },
+        // gemv/split_row: a thread group of LANES invocations a row, of any number.
+        //
+        // Idea: few rows leave a large GPU idle unless each is read by many lanes; and a lane that
+        // waits for memory once wants few chunks, all in flight. 1152 rows of 1152 16-bit weights
+        // are 144 lanes with one chunk, rows of 6912 are 96 lanes with nine. With fewer lanes than
+        // a subgroup, several rows share one.
+        // import: prologue/plain16, rows/dense16, schedule/split_row, epilogue/store
         Variant { name: "split_row", ..Schedule::SPLIT_ROW },
+        // gemv/split_k: a thread group of LANES invocations over RUN rows at once.
+        //
+        // Idea: x is twice the bytes of 16-bit weights and comes through the same cache; what a
+        // lane reads of it serves RUN rows. All RUN x (chunks a lane) loads of weights are in
+        // flight together; K is split over the subgroups of the thread group, which meet once in
+        // workgroup memory.
+        // import: prologue/plain16, rows/dense16, schedule/split_k, epilogue/store
         Variant {
             name: "split_k",
             constants: |p, caps| [shared_team(caps, p.chunks16(), 1), vec![("RUN", 2.0)]].concat(),
             ..Schedule::SPLIT_K
         },
+        // gemv/sweep: few workgroups, each along its rows with x in registers.
+        //
+        // Idea: few workgroups that stay, all their invocations along each row: a lane meets RUN
+        // rows at a time with the eight elements of x that it keeps, and the next RUN rows are
+        // under way meanwhile. Sums of several rows are added up by halves (nine take twelve
+        // exchanges, not forty-five) and meet once, at the end. As a phase of a run its first rows
+        // are loaded before x is there.
+        // import: prologue/four_plain, prologue/found, prologue/swept, rows/dense16
+        // import: schedule/sweep, epilogue/product_store, epilogue/store
         Variant { name: "sweep", ..Schedule::SWEEP },
     ],
     prefer: |p| {

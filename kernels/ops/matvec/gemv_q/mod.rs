@@ -157,6 +157,13 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
     ],
     variants: &[
         Schedule::NAIVE,
+        // gemv_q/blocks: one subgroup a row over blocks as the file has them.
+        //
+        // Idea: a lane takes 32 weights of one scale and reads the words it needs, all of them
+        // before the first use; blocks of 18, 22, 34 and 210 bytes lie across words, so two words
+        // are shifted into one. For whoever cannot repack: what `planes` gains over it is what
+        // repacking is worth.
+        // import: prologue/plain, rows/file_blocks, schedule/subgroup_blocks, epilogue/store
         Variant {
             name: "blocks",
             stages: &[Stage { entry: "main", grid: lanes_grid }],
@@ -168,8 +175,31 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             },
             ..Variant::PLAIN
         },
+        // gemv_q/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups
+        // needed.
+        //
+        // Idea: the loads of `planes`, then a tree in workgroup memory. The rung for adapters and
+        // browsers without subgroup operations. Several vectors are taken one after another: the
+        // weights for the later ones come from the cache.
+        // import: prologue/staged, rows/soa, schedule/tree_vectors, epilogue/store
         Variant { name: "workgroup", unsupported: vectors_aligned, ..Schedule::TREE },
+        // gemv_q/planes: LANES lanes a row, four chunks in flight a lane.
+        //
+        // Idea: with the fields of a row's blocks apart every load is sixteen aligned bytes of
+        // quants, 32 neighbours under one scale, coalesced across the lanes; scales come from their
+        // own plane at the same time instead of before. All of a round is issued before the first
+        // use. One row has all lanes (LANES 32) for matrices of few rows: the more lanes a row, the
+        // more of the GPU they fill.
+        // import: prologue/staged, rows/soa, schedule/subgroup_tiles, epilogue/store
         Variant { name: "planes", ..Schedule::SUBGROUP_TILES },
+        // gemv_q/planes_multicol: EACH (2 or 4) rows of W to LANES lanes.
+        //
+        // Idea: a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with one
+        // row a lane workgroup memory would serve x at its full width. The rows share each load of
+        // x; a chunk of each is in flight, and the next are issued before these are used. LANES is
+        // chosen to divide the chunks of a row: 1152 weights are 36 chunks, which 32 lanes read in
+        // two rounds and 8 lanes in five.
+        // import: prologue/plain, rows/soa, schedule/soa_rows4, epilogue/store
         Variant {
             name: "planes_multicol",
             // EACH rows to every group of lanes.
@@ -182,6 +212,12 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             ],
             ..Schedule::SUBGROUP_TILES
         },
+        // gemv_q/rows8_cols: eight rows a workgroup for up to eight vectors at once.
+        //
+        // Idea: as gemv/rows8_cols: eight quants of each of eight rows become floats once and meet
+        // every vector, one fma a product. Lanes take neighbouring words of quants, so x is read as
+        // in gemv, without workgroup memory and without rounding.
+        // import: prologue/vectors_eight, rows/soa_eight, schedule/rows8, epilogue/store
         Variant {
             name: "rows8_cols",
             unsupported: |p, caps| {
@@ -192,6 +228,16 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             packing: Packing::Planes,
             ..Schedule::ROWS8
         },
+        // gemv_q/planes_dp4a24_cols: up to eight vectors of activations in 23 bits.
+        //
+        // Idea: the quants of four rows become bytes once and meet every vector, three quarters of
+        // an instruction a weight and vector where floats take one and their conversions. A
+        // workgroup holds as many quantised vectors as its memory has room for; with more,
+        // neighbouring workgroups have the same rows and the next vectors, so that the weights
+        // cross the bus once.
+        // Source: own.
+        // import: prologue/plain, prologue/unscaled, prologue/three_digits, rows/soa
+        // import: schedule/int8_vectors, epilogue/store
         Variant {
             name: "planes_dp4a24_cols",
             stages: &[Stage { entry: "main", grid: vector_groups }],
@@ -226,8 +272,47 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             packing: Packing::Planes,
             ..Variant::PLAIN
         },
+        // gemv_q/planes_dp4a24: activations in 23 bits; three dot4I8Packed for four weights.
+        //
+        //   d = max |x| of 32 / 4161400, xq = round(x / d)
+        //
+        // Idea: as planes_dp4a16 with one byte more: xq = 65536 t + 256 h + l. Three dot4I8Packed
+        // take four weights, three quarters of an instruction a weight and a third to unpack (of
+        // four bits an eighth: quants go as they lie), where a float takes three; and an activation
+        // is off by at most 2^-23 of the largest of its 32 (of four bits every second one by
+        // 2^-19), about what adding f32 products rounds away. So it has the bounds of the kernel,
+        // and none of its own.
+        // Source: own.
+        // import: prologue/plain, prologue/found, prologue/unscaled, prologue/three_digits
+        // import: rows/soa, schedule/int8_rows, epilogue/product_store, epilogue/store
         Variant { name: "planes_dp4a24", ..Schedule::INT8_ROWS },
+        // gemv_q/planes_dp4a16: activations in 16 bits; two dot4I8Packed for four weights.
+        //
+        //   d = max |x| of 32 / 32639, xq = round(x / d)
+        //
+        // Idea: as planes_dp4a, with integers of sixteen bits in two signed bytes, xq = 256 h + l:
+        // two dot4I8Packed take four weights, one with h and one with l, and the sums join once a
+        // chunk. A weight so costs half an instruction plus a third to unpack, where a float takes
+        // three. The rounding costs 2e-5 of the activations' size (an NMSE near 4e-10), 257 times
+        // less than with eight bits; in every layer of a decode it adds up to 3e-8, so it takes a
+        // hint. 32639 = 256 * 127 + 127 keeps h and l within a signed byte. Workgroups take several
+        // grid-stride iterations over rows and quantise x once.
+        // Source: own; integers per 32 activations as in ggml's q8_1.
+        // import: prologue/plain, prologue/found, prologue/unscaled, prologue/two_digits, rows/soa
+        // import: schedule/int8_rows, epilogue/product_store, epilogue/store
         Variant { name: "planes_dp4a16", tolerance: Some(rounded_finely), ..Schedule::INT8_ROWS },
+        // gemv_q/planes_dp4a: activations in 8 bits; one dot4I8Packed for four weights.
+        //
+        //   d = max |x| of 32 / 127, xq = round(x / d)
+        //
+        // Idea: against 8-bit activations quants stay integers: dot4I8Packed takes four at a time,
+        // and x meets a chunk with 32 bytes instead of 128. Every workgroup quantises x into its
+        // own memory while its first weights are on their way. The rounding costs about 5e-3 of the
+        // activations' size (an NMSE near 3e-5), so this one has a tolerance of its own and runs
+        // only when a hint asks for it.
+        // Source: ggml's q8_1 products (mmvq).
+        // import: prologue/plain, prologue/found, prologue/unscaled, prologue/one_digit, rows/soa
+        // import: schedule/int8_rows, epilogue/product_store, epilogue/store
         Variant {
             name: "planes_dp4a",
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
@@ -239,6 +324,15 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             tolerance: Some(rounded),
             ..Schedule::INT8_ROWS
         },
+        // gemv_q/column_wise: columns of W added up, for blocks that run down the columns.
+        //
+        // Idea: with ORDER column_wise sixteen bytes of quants are 32 rows of one column, and one
+        // activation meets them all: a lane keeps 32 sums, multiplies the scale with the activation
+        // once, and sums what offsets and minimums take off once for all 32. Eight lanes read 128
+        // neighbouring bytes, WG / 8 columns at a time, four in flight; SPLITS workgroups share the
+        // columns of 256 rows, and a second dispatch adds them up: no order of the loads makes a
+        // column-wise matrix give whole rows to many workgroups without it.
+        // import: prologue/x_one, rows/soa, schedule/column_wise, epilogue/store
         Variant {
             name: "column_wise",
             stages: &[

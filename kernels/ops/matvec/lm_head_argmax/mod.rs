@@ -69,8 +69,28 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
                 Stage { entry: "choose", grid: |_, _| 1 },
             ],
         ),
+        // lm_head_argmax/workgroup: LANES invocations a row, rows in turn; no subgroups needed.
+        //
+        // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums
+        // them, and the first lane of each row keeps the best of its rows until the end.
+        // import: prologue/lanes_dense, rows/dense16, schedule/head_lanes, epilogue/head_argmax
         Variant { name: "workgroup", unsupported: dense_only, ..LANES },
+        // lm_head_argmax/blocks: LANES invocations a quantised row, one weight at a time; no
+        // subgroups needed.
+        //
+        // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums
+        // them, and the first lane of each row keeps the best of its rows until the end. Every
+        // weight finds its scale again, so the floor is far; `planes` reads quants sixteen bytes at
+        // a time.
+        // import: prologue/lanes_any, rows/words, schedule/head_lanes, epilogue/head_argmax
         Variant { name: "blocks", unsupported: quantised_only, ..LANES },
+        // lm_head_argmax/subgroup: four rows a subgroup at a time, the best of them in registers.
+        //
+        // Idea: gemv/subgroup_multicol (x is loaded and unpacked once for four rows, four
+        // independent loads in flight), but no logit is written: after its rows a workgroup leaves
+        // one candidate. Many rows a workgroup keep the second stage short, few of them balance the
+        // load.
+        // import: prologue/x_chunk, rows/dense16, schedule/head_subgroup, epilogue/head_argmax
         Variant {
             name: "subgroup",
             stages: STAGES,
@@ -82,6 +102,13 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
             unsupported: dense_only,
             ..Variant::PLAIN
         },
+        // lm_head_argmax/planes: LANES lanes to four quantised rows, sixteen bytes of quants a
+        // load.
+        //
+        // Idea: gemv_q/planes_multicol with the rows of a workgroup one after another: x is staged
+        // and summed once for ROWS_PER_WG of them, loads of the next four rows are issued while the
+        // last of these are used, and each lane keeps the best of the rows whose sums end in it.
+        // import: prologue/plain, rows/soa, schedule/head_rows, epilogue/head_argmax
         Variant {
             name: "planes",
             stages: STAGES,
@@ -96,6 +123,14 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
             packing: Packing::Planes,
             ..Variant::PLAIN
         },
+        // lm_head_argmax/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23
+        // bits.
+        //
+        // Idea: a workgroup quantises x once and takes many grid-stride iterations over rows; each
+        // lane keeps the best of the rows whose products end in it.
+        // Source: own.
+        // import: prologue/plain, prologue/found, prologue/unscaled, prologue/three_digits
+        // import: rows/soa, schedule/head_int8, epilogue/head_argmax
         Variant {
             name: "planes_dp4a24",
             stages: &[

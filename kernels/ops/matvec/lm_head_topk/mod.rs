@@ -111,8 +111,26 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
     ],
     variants: &[
         Variant { unsupported: |p, _| too_many(p), ..Variant::sized("naive", STAGES) },
+        // lm_head_topk/workgroup: LANES invocations a row, rows in turn; no subgroups needed.
+        //
+        // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums
+        // them, and the logits stay there to be sorted.
+        // import: prologue/lanes_dense, rows/dense16, schedule/head_lanes, epilogue/head_topk
         Variant { name: "workgroup", unsupported: dense, ..LANES },
+        // lm_head_topk/blocks: LANES invocations a quantised row, one weight at a time; no
+        // subgroups needed.
+        //
+        // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums
+        // them, and the logits stay there to be sorted. Every weight finds its scale again, so the
+        // floor is far; `planes` reads quants sixteen bytes at a time.
+        // import: prologue/lanes_any, rows/words, schedule/head_lanes, epilogue/head_topk
         Variant { name: "blocks", unsupported: quantised, ..LANES },
+        // lm_head_topk/subgroup: four rows a subgroup at a time, sorted in workgroup memory.
+        //
+        // Idea: gemv/subgroup_multicol (x is loaded and unpacked once for four rows, four
+        // independent loads in flight), but the logits stay in workgroup memory, and of them TOP_K
+        // are written. Many rows a workgroup keep the merging short, few of them balance the load.
+        // import: prologue/x_chunk, rows/dense16, schedule/head_subgroup, epilogue/head_topk
         Variant {
             name: "subgroup",
             stages: STAGES,
@@ -125,6 +143,13 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             unsupported: dense,
             ..Variant::PLAIN
         },
+        // lm_head_topk/planes: LANES lanes to four quantised rows, sixteen bytes of quants a load.
+        //
+        // Idea: gemv_q/planes_multicol with the rows of a workgroup one after another: x is staged
+        // and summed once for ROWS_PER_WG of them, and loads of the next four rows are issued while
+        // the last of these are used. Their logits are sorted in workgroup memory at the end, as in
+        // the other variants.
+        // import: prologue/plain, rows/soa, schedule/head_rows, epilogue/head_topk
         Variant {
             name: "planes",
             stages: STAGES,
@@ -143,6 +168,13 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             packing: Packing::Planes,
             ..Variant::PLAIN
         },
+        // lm_head_topk/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
+        //
+        // Idea: a workgroup quantises x once and takes many grid-stride iterations over rows; their
+        // logits are sorted in workgroup memory at the end, as in the other variants.
+        // Source: own.
+        // import: prologue/plain, prologue/found, prologue/unscaled, prologue/three_digits
+        // import: rows/soa, schedule/head_int8, epilogue/head_topk
         Variant {
             name: "planes_dp4a24",
             stages: &[

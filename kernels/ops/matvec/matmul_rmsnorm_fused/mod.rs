@@ -106,6 +106,12 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
             "naive",
             &[Stage { entry: "product", grid: |p, c| groups_for(p.rows, c) }, NORMS],
         ),
+        // matmul_rmsnorm_fused/single_workgroup: the whole matrix on one workgroup; dense weights.
+        //
+        // Idea: the norm needs all rows, so one workgroup that makes them all needs no second pass.
+        // It gives up the GPU for that: one of 132 processors works, and a matrix of 16 MB takes
+        // 1240 us where 4 us of memory traffic are due. Kept to show what a fusion must not cost.
+        // import: prologue/x_chunk, rows/dense16, schedule/single_workgroup, epilogue/residual
         Variant {
             name: "single_workgroup",
             stages: &[Stage { entry: "main", grid: |_, _| 1 }],
@@ -113,6 +119,13 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
             unsupported: dense_only,
             ..Variant::PLAIN
         },
+        // matmul_rmsnorm_fused/two_pass: the product on the whole GPU, then one workgroup; dense
+        // weights.
+        //
+        // Idea: a matrix wants every processor, a norm of a few kilobytes wants one workgroup: two
+        // dispatches, of which the second is latency only. All loads of a round are in flight
+        // together, as in gemv/workgroup. No subgroups needed.
+        // import: prologue/plain16, rows/dense16, schedule/row_tree, epilogue/norms_tree
         Variant {
             name: "two_pass",
             stages: TWO,
@@ -125,18 +138,52 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
             unsupported: dense_only,
             ..Variant::PLAIN
         },
+        // matmul_rmsnorm_fused/two_pass_q: as two_pass, over quantised weights; no subgroups
+        // needed.
+        //
+        // Idea: the product of gemv_q/workgroup. The rung for adapters and browsers without
+        // subgroup operations.
+        // import: prologue/staged, prologue/found, rows/soa, schedule/tree_row, epilogue/norms_tree
         Variant { name: "two_pass_q", stages: TWO, ..Schedule::TREE },
+        // matmul_rmsnorm_fused/two_pass_subgroup: two_pass with the product of gemv/split_k; dense
+        // weights.
+        //
+        // Idea: subgroup sums in the place of trees in workgroup memory, and what a lane reads of x
+        // serves RUN rows.
+        // import: prologue/plain16, rows/dense16, schedule/split_k, epilogue/norms_subgroups
         Variant {
             name: "two_pass_subgroup",
             stages: &[Stage { entry: "product", grid: team_grid }, NORMS],
             constants: wide_teams,
             ..Schedule::SPLIT_K
         },
+        // matmul_rmsnorm_fused/two_pass_dp4a24: two_pass with the product of gemv_q/planes_dp4a24.
+        //
+        // Idea: the product over activations as integers of 23 bits, whose error is that of adding
+        // f32 products, and the norms in a workgroup that sums by subgroup operations.
+        // import: prologue/plain, prologue/found, prologue/unscaled, prologue/three_digits
+        // import: rows/soa, schedule/int8_rows, epilogue/product_store, epilogue/norms_subgroups
         Variant {
             name: "two_pass_dp4a24",
             stages: &[Stage { entry: "product", grid: |p, c| soa::dot4_groups(p.rows, c) }, NORMS],
             ..Schedule::INT8_ROWS
         },
+        // matmul_rmsnorm_fused/last_workgroup: one dispatch; the last workgroup to arrive norms.
+        // Dense.
+        //
+        // Idea: all workgroups share the matrix, a few rows each, every lane with all its loads of
+        // a round in flight. Each counts itself in when its rows are stored; the one that finds all
+        // others counted knows that every row is there, takes the branch into the stream, and sets
+        // the counter to zero for the next dispatch. Nobody waits for anybody, so nothing depends
+        // on which workgroups are resident.
+        //
+        // What it relies on: WGSL's atomics are relaxed, and rows cross workgroups. So rows are
+        // stored and loaded with atomics, which are coherent over the device, and a storageBarrier
+        // on either side of the counter keeps them in order (naga makes it an acquire-release
+        // barrier of device scope on Vulkan; D3D12's and Metal's are barriers of device memory).
+        // The pattern is that of CUDA's threadFenceReduction sample, with a barrier for
+        // __threadfence.
+        // import: prologue/x_chunk, rows/dense16, schedule/last_workgroup, epilogue/residual
         Variant {
             name: "last_workgroup",
             stages: &[Stage { entry: "main", grid: rows_grid }],

@@ -51,14 +51,70 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
     ],
     variants: &[
         Schedule::NAIVE,
+        // norm_gemv/workgroup: LANES invocations a row, summed through workgroup memory; no
+        // subgroups.
+        //
+        // Idea: every row's lanes meet all of x anyway, so they sum its squares beside the product:
+        // no barrier and no load waits for the norm. Two barriers join the lanes. The rung for
+        // adapters and browsers without subgroup operations.
+        // import: prologue/rms16, prologue/found, rows/dense16, schedule/fan, epilogue/store
         Variant { name: "workgroup", ..Schedule::FAN },
+        // norm_gemv/subgroup: one subgroup a row, the lane's whole share in flight at once.
+        //
+        // Idea: gemv/vec4 with the squares of x summed beside the product: the loads of weights
+        // wait for nothing, and one subgroupAdd of two numbers ends the row.
+        // import: prologue/rms16, rows/dense16, schedule/subgroup_share, epilogue/store
         Variant { name: "subgroup", ..Schedule::SUBGROUP_SHARE },
+        // norm_gemv/vec2: as split_row with loads of 8 bytes.
+        //
+        // Idea: sixteen bytes of 16-bit weights meet 64 bytes of x and g, read in strides of 32:
+        // nine times the passes through the cache of the weights alone. With 8 bytes all three
+        // streams are contiguous, and five passes do.
+        // import: prologue/rms8, rows/dense8, schedule/split_row, epilogue/store
         Variant { name: "vec2", ..Schedule::SPLIT_ROW_8 },
+        // norm_gemv/split_row: a thread group of LANES invocations a row, of any number.
+        //
+        // Idea: gemv/split_row with the squares of x summed beside the product; both sums meet in
+        // workgroup memory at the one barrier there is.
+        // import: prologue/rms16, rows/dense16, schedule/split_row, epilogue/store
         Variant { name: "split_row", ..Schedule::SPLIT_ROW },
+        // norm_gemv/split_k: a thread group of LANES invocations over RUN rows at once.
+        //
+        // Idea: gemv/split_k, which gains more here: x * g and the squares are made once for RUN
+        // rows.
+        // import: prologue/rms16, rows/dense16, schedule/split_k, epilogue/store
         Variant { name: "split_k", ..Schedule::SPLIT_K },
+        // norm_gemv/sweep: few workgroups, each along its rows with x in registers.
+        //
+        // Idea: gemv/sweep; every lane sees its part of x once, and sums its squares then. The
+        // norm's weights are loaded before x is there.
+        // import: prologue/four_rms, prologue/found, prologue/swept, rows/dense16, schedule/sweep
+        // import: epilogue/product_store, epilogue/store
         Variant { name: "sweep", ..Schedule::SWEEP },
+        // norm_gemv/workgroup_q: LANES invocations a row over quantised weights; no subgroups
+        // needed.
+        //
+        // Idea: as planes, joined by a tree in workgroup memory. The rung for adapters and browsers
+        // without subgroup operations.
+        // import: prologue/staged_rms, prologue/rms, prologue/found, rows/soa, schedule/tree_row
+        // import: epilogue/store
         Variant { name: "workgroup_q", ..Schedule::TREE },
+        // norm_gemv/planes: as gemv_q/planes, LANES lanes a row, over quantised weights.
+        //
+        // Idea: x times g goes to workgroup memory once; every row's lanes meet all of x, so each
+        // adds up the squares of its chunks beside the product, and the norm's scale is applied to
+        // the finished sum.
+        // import: prologue/staged_rms, prologue/rms, rows/soa, schedule/subgroup_tiles
+        // import: epilogue/store
         Variant { name: "planes", ..Schedule::SUBGROUP_TILES },
+        // norm_gemv/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
+        //
+        // Idea: every workgroup quantises all of x times g into its memory before its first
+        // product; on that way it sees every square, so the norm costs a sum over the workgroup and
+        // no second look at x. The norm's scale is one factor on each product.
+        // Source: own.
+        // import: prologue/rms, prologue/found, prologue/rms_factor, prologue/three_digits
+        // import: rows/soa, schedule/int8_rows, epilogue/product_store, epilogue/store
         Variant { name: "planes_dp4a24", ..Schedule::INT8_ROWS },
     ],
     prefer: |p| match (p.rows, p.weight) {

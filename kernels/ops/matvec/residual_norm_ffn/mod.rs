@@ -57,9 +57,39 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n.div_ceil(2), c))]),
+        // residual_norm_ffn/workgroup: LANES invocations an output, summed through workgroup
+        // memory; dense weights.
+        //
+        // Idea: fused_ffn/workgroup over the stream that every workgroup makes first, in its own
+        // memory: one pass over four short vectors and a tree. No subgroups needed.
+        // import: prologue/joined, prologue/joined_tree, prologue/joined_norm
+        // import: prologue/joined_chunk, rows/dense16, schedule/gate_up_tree, epilogue/gated
         Variant { name: "workgroup", ..Schedule::GATE_UP_TREE },
+        // residual_norm_ffn/workgroup_q: LANES invocations an output, summed through workgroup
+        // memory; quantised.
+        //
+        // Idea: as workgroup, sixteen bytes of quants at a time (fused_ffn/workgroup_q). The rung
+        // for adapters and browsers without subgroup operations.
+        // import: prologue/joined, prologue/joined_tree, prologue/joined_norm
+        // import: prologue/joined_squares, rows/soa, schedule/soa_gate_up_tree, epilogue/gated
         Variant { name: "workgroup_q", ..Schedule::GATE_UP_TREE_Q },
+        // residual_norm_ffn/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23
+        // bits.
+        //
+        // Idea: fused_ffn/planes_dp4a24. Every workgroup quantises all of the normed vector anyway;
+        // it makes the stream first, while its first weights are under way.
+        // Source: own.
+        // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm
+        // import: prologue/rms_factor, prologue/three_digits, rows/soa, schedule/int8_rows
+        // import: epilogue/product_gated
         Variant { name: "planes_dp4a24", ..Schedule::GATE_UP_INT8 },
+        // residual_norm_ffn/sweep: few workgroups, each along its rows with the stream in workgroup
+        // memory; dense weights.
+        //
+        // Idea: fused_ffn/sweep. Few workgroups make the stream seldom, and the first rows' weights
+        // are under way meanwhile.
+        // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm, prologue/swept
+        // import: rows/dense16, schedule/sweep, epilogue/product_gated
         Variant { name: "sweep", ..Schedule::GATE_UP_SWEEP },
     ],
     prefer: |p| match p.weight.is_dense() {

@@ -48,9 +48,40 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
     ],
     variants: &[
         Schedule::NAIVE,
+        // residual_norm_gemv/workgroup: LANES invocations a row, summed through workgroup memory;
+        // no subgroups.
+        //
+        // Idea: norm_gemv/workgroup over the stream that every workgroup makes first, in its own
+        // memory: one pass over four short vectors and a tree. The rung for adapters and browsers
+        // without subgroup operations.
+        // import: prologue/joined, prologue/joined_tree, prologue/joined_norm, prologue/joined16
+        // import: rows/dense16, schedule/fan, epilogue/store
         Variant { name: "workgroup", ..Schedule::FAN },
+        // residual_norm_gemv/sweep: few workgroups, each along its rows with the stream in
+        // workgroup memory.
+        //
+        // Idea: norm_gemv/sweep. Few workgroups make the stream seldom, and the first rows' weights
+        // are under way meanwhile.
+        // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm, prologue/swept
+        // import: rows/dense16, schedule/sweep, epilogue/product_store, epilogue/store
         Variant { name: "sweep", ..Schedule::SWEEP },
+        // residual_norm_gemv/workgroup_q: LANES invocations a row over quantised weights; no
+        // subgroups needed.
+        //
+        // Idea: norm_gemv/workgroup_q over the stream that every workgroup makes first. The rung
+        // for adapters and browsers without subgroup operations.
+        // import: prologue/joined, prologue/joined_tree, prologue/joined_norm, prologue/staged_rms
+        // import: rows/soa, schedule/tree_row, epilogue/store
         Variant { name: "workgroup_q", ..Schedule::TREE },
+        // residual_norm_gemv/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23
+        // bits.
+        //
+        // Idea: every workgroup quantises all of the normed vector anyway; it makes the stream
+        // first, while its first weights are under way.
+        // Source: own.
+        // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm
+        // import: prologue/rms_factor, prologue/three_digits, rows/soa, schedule/int8_rows
+        // import: epilogue/product_store, epilogue/store
         Variant { name: "planes_dp4a24", ..Schedule::INT8_ROWS },
     ],
     prefer: |p| match p.weight.is_dense() {

@@ -1,0 +1,377 @@
+//! The operations of a layer of a decode step. Those of a chunk of a prompt are in
+//! [`super::chunk`].
+
+use std::sync::Arc;
+
+use lathe_device::plan::layout::KvOrder;
+use lathe_device::plan::recording::{Label, TensorId, TensorInit};
+use lathe_device::plan::weights::WeightRows;
+use lathe_kernels::attention_append::AttentionAppend;
+use lathe_kernels::attention_decode::AttentionDecode;
+use lathe_kernels::fused_ffn::FusedFfn;
+use lathe_kernels::glu::Glu;
+use lathe_kernels::qkv_rope_append::QkvRopeAppend;
+use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
+use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
+use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
+use lathe_kernels::{Beta, FloatFormat, KvVectors, Norm, NormOffset, RopeFactors, TokensOf};
+
+use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, at, listed, matrix_name};
+use crate::kv_cache::KvCache;
+use crate::load::LayerWeights;
+
+/// A norm of the stream that the next matrix may make itself.
+pub(super) struct Left {
+    /// As an operation of its own, which makes what that matrix then reads.
+    pub(super) apart: Listed,
+    /// The weight of the norm of a branch that joins the stream first, if one does.
+    pub(super) post: Option<TensorId>,
+    /// The weight of the stream's norm.
+    pub(super) norm: TensorId,
+}
+
+/// What a layer does to its heads before attention.
+pub(super) struct HeadsOf {
+    pub(super) append: QkvRopeAppend,
+    pub(super) rope: TensorId,
+    /// Norm weights of queries and keys; ones without a norm.
+    weights: [Arc<[f32]>; 2],
+    pub(super) q_norm: TensorId,
+    pub(super) k_norm: TensorId,
+}
+
+pub(super) fn norm(wanted: bool) -> Norm {
+    if wanted { Norm::Rms } else { Norm::None }
+}
+
+impl Lister<'_> {
+    /// What the first matrix of a branch reads.
+    fn branch_input(&self, v: &Vectors, weight: TensorId) -> Input {
+        match self.config.post_norms {
+            true => Input::Vector(v.normed),
+            false => Input::Norm { stream: v.stream, weight },
+        }
+    }
+
+    /// Where a matrix that ends a branch writes.
+    pub(super) fn branch_end(&self, v: &Vectors) -> To {
+        match self.config.post_norms {
+            true => (v.branch, Beta::Zero),
+            false => (v.stream, Beta::One),
+        }
+    }
+
+    /// A norm that nobody takes over, as an operation of its own.
+    pub(super) fn apart(&mut self, left: Option<Left>) {
+        self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+    }
+
+    /// A branch normed, added to the stream, and the stream normed for the next matrix, which may
+    /// take that over; nothing where branches are not normed.
+    pub(super) fn residual(
+        &mut self,
+        layer: usize,
+        op: &'static str,
+        v: &Vectors,
+        post: (&str, Option<&Arc<[f32]>>),
+        next: TensorId,
+    ) -> Option<Left> {
+        let (name, Some(post)) = post else { return None };
+        let post = self.values(format!("l{layer}.{name}"), post);
+        let residual = ResidualRmsNorm {
+            n: self.config.hidden,
+            eps: self.config.rms_eps,
+            weight_offset: NormOffset::Standard,
+            post: Norm::Rms,
+            act_format: v.normed.format,
+            rows: v.rows,
+        };
+        let bindings = [
+            ("x", v.stream.id),
+            ("delta", v.branch.id),
+            ("y", v.normed.id),
+            ("post_weight", post),
+            ("next_weight", next),
+        ];
+        let kernel = &lathe_kernels::residual_rms_norm::OPERATION;
+        let apart = listed(at(Some(layer), op), kernel, &residual, &bindings);
+        Some(Left { apart, post: Some(post), norm: next })
+    }
+
+    /// Where the stream goes that an operation writes anew.
+    pub(super) fn next_stream(&mut self) -> TensorId {
+        self.vector("next_x", self.config.hidden, FloatFormat::F32).id
+    }
+
+    /// What a matrix binds that takes a branch into the stream and norms it.
+    fn joined(
+        &mut self,
+        v: &Vectors,
+        (weights, y): (TensorId, Vector),
+        post: TensorId,
+        norm: TensorId,
+    ) -> [(&'static str, TensorId); 7] {
+        [
+            ("weights", weights),
+            ("x", v.stream.id),
+            ("delta", v.branch.id),
+            ("post_weight", post),
+            ("norm_weight", norm),
+            ("y", y.id),
+            ("next_x", self.next_stream()),
+        ]
+    }
+
+    /// A layer's cache: of several sequences one after the other.
+    pub(super) fn new_cache(&mut self, layer: usize) -> KvCache {
+        let (c, options) = (self.config, self.options);
+        let window = c.layer_window(layer);
+        let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
+        let len = options.sequences * c.n_kv_heads * capacity * c.head_dim;
+        let vectors = KvVectors { format: options.kv, head_dim: c.head_dim };
+        let content = TensorInit::Kv { len, vectors, order: KvOrder::Heads };
+        let cache = KvCache {
+            layer,
+            k: self.tensor(format!("l{layer}.k_cache"), content.clone()),
+            v: self.tensor(format!("l{layer}.v_cache"), content),
+            capacity,
+            sliding: window.is_some_and(|w| w < options.context),
+        };
+        self.caches.push(cache);
+        cache
+    }
+
+    /// QKV, with the norm of the stream that is left to it, if one is.
+    fn qkv(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        input: Input,
+        left: Option<Left>,
+    ) {
+        let (label, to) = (at(Some(layer), "qkv"), (v.qkv, Beta::Zero));
+        let (left, rows) = match (left, &w.qkv[..]) {
+            (Some(left), [rows]) => (left, rows),
+            (left, matrices) => {
+                self.apart(left);
+                self.products(label, matrices, input, to);
+                return;
+            }
+        };
+        let weights = self.matrix(matrix_name(label, 0), rows);
+        let one = match left.post {
+            None => {
+                let input = Input::Norm { stream: v.stream, weight: left.norm };
+                self.product(label, (weights, rows), input, to, 0)
+            }
+            Some(post) => {
+                let fused = ResidualNormGemv {
+                    rows: rows.rows(),
+                    k: rows.k,
+                    weight: rows.format,
+                    y_offset: 0,
+                    eps: self.config.rms_eps,
+                };
+                let bindings = self.joined(v, (weights, v.qkv), post, left.norm);
+                let kernel = &lathe_kernels::residual_norm_gemv::OPERATION;
+                listed(label, kernel, &fused, &bindings)
+            }
+        };
+        let product = self.product(label, (weights, rows), input, to, 0);
+        self.nodes.push(Node::Fused(one, vec![left.apart, product]));
+    }
+
+    pub(super) fn attention(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        attn_norm: TensorId,
+        left: Option<Left>,
+    ) {
+        let cache = self.new_cache(layer);
+        self.qkv(layer, w, v, self.branch_input(v, attn_norm), left);
+
+        self.token_attention(layer, w, v, cache);
+        let (output, to) = (std::slice::from_ref(&w.attn_output), self.branch_end(v));
+        self.products(at(Some(layer), "attn_output"), output, Input::Vector(v.attended), to);
+    }
+
+    /// From the product of QKV to the output of attention, of a token of each sequence.
+    pub(super) fn token_attention(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        cache: KvCache,
+    ) {
+        let (c, options) = (self.config, self.options);
+        let heads = self.heads(layer, w, cache.capacity);
+        let fused = AttentionAppend {
+            q_per_kv: heads.append.q_per_kv,
+            kv_heads: c.n_kv_heads,
+            head_dim: c.head_dim,
+            qk_norm: heads.append.qk_norm,
+            rope_style: c.rope_style,
+            eps: c.rms_eps,
+            rope_base: heads.append.rope_base,
+            rope_factors: heads.append.rope_factors,
+            kv_size: cache.capacity,
+            kv_format: options.kv,
+            act_format: v.attended.format,
+            scale: c.attention_scale,
+            sequences: v.rows,
+        };
+        let append = QkvRopeAppend { n_tokens: v.rows, tokens_of: v.of, ..heads.append };
+        let both = [&heads.weights[0][..], &heads.weights[1]].concat();
+        let both = self.values(format!("l{layer}.qk_norm"), &both.into());
+        let kv = [("state", v.state), ("k_cache", cache.k), ("v_cache", cache.v)];
+        let token = [("qkv", v.qkv.id), ("rope", heads.rope)];
+        let norms = [("q_norm", heads.q_norm), ("k_norm", heads.k_norm), ("q", v.q.id)];
+        let one = listed(
+            at(Some(layer), "attention"),
+            &lathe_kernels::attention_append::OPERATION,
+            &fused,
+            &[&kv[..], &token, &[("qk_norm", both), ("y", v.attended.id)]].concat(),
+        );
+        let apart = listed(
+            at(Some(layer), "qkv_rope_append"),
+            &lathe_kernels::qkv_rope_append::OPERATION,
+            &append,
+            &[&kv[..], &token, &norms].concat(),
+        );
+        let decode = listed(
+            at(Some(layer), "attention"),
+            &lathe_kernels::attention_decode::OPERATION,
+            &AttentionDecode {
+                q_per_kv: fused.q_per_kv,
+                // Sequences lie one after the other in queries, caches and output, as KV heads
+                // do: more sequences are more heads.
+                kv_heads: v.rows * fused.kv_heads,
+                head_dim: fused.head_dim,
+                kv_size: cache.capacity,
+                kv_format: options.kv,
+                act_format: fused.act_format,
+                scale: fused.scale,
+            },
+            &[&kv[..], &[("q", v.q.id), ("y", v.attended.id)]].concat(),
+        );
+        self.nodes.push(Node::Fused(one, vec![apart, decode]));
+    }
+
+    /// What a layer does to the heads of a token before attention, with a cache of `kv_size` slots.
+    pub(super) fn heads(&mut self, layer: usize, w: &LayerWeights, kv_size: usize) -> HeadsOf {
+        let c = self.config;
+        let rope_base = c.layer_rope_base(layer);
+        let ones: Arc<[f32]> = vec![1.0; c.head_dim].into();
+        let weights = w.qk_norm.clone().unwrap_or_else(|| [Arc::clone(&ones), ones]);
+        let append = QkvRopeAppend {
+            q_per_kv: c.n_heads / c.n_kv_heads,
+            kv_heads: c.n_kv_heads,
+            head_dim: c.head_dim,
+            qk_norm: norm(c.qk_norm),
+            rope_style: c.rope_style,
+            eps: c.rms_eps,
+            rope_base,
+            rope_factors: match self.weights.rope_freqs {
+                Some(_) => RopeFactors::Llama3,
+                None => RopeFactors::None,
+            },
+            kv_size,
+            kv_format: self.options.kv,
+            n_tokens: 1,
+            tokens_of: TokensOf::One,
+            before: 0,
+        };
+        HeadsOf {
+            append,
+            rope: self.rope(rope_base),
+            q_norm: self.values(format!("l{layer}.q_norm"), &weights[0]),
+            k_norm: self.values(format!("l{layer}.k_norm"), &weights[1]),
+            weights,
+        }
+    }
+
+    /// Returns what is left to the first matrix of the next layer.
+    pub(super) fn feed_forward(
+        &mut self,
+        layer: usize,
+        w: &LayerWeights,
+        v: &Vectors,
+        next_norm: TensorId,
+    ) -> Option<Left> {
+        let ffn_norm = self.values(format!("l{layer}.ffn_norm"), &w.ffn_norm);
+        let post = ("post_attention_norm", w.post_attention_norm.as_ref());
+        let left = self.residual(layer, "attn_residual", v, post, ffn_norm);
+        let label = at(Some(layer), "ffn_gate_up");
+        match &w.gate_up[..] {
+            [rows] => {
+                let weights = self.matrix(matrix_name(label, 0), rows);
+                self.gate_up(label, (weights, rows), v, ffn_norm, left);
+            }
+            matrices => {
+                self.apart(left);
+                let (input, to) = (self.branch_input(v, ffn_norm), (v.gate_up, Beta::Zero));
+                self.products(label, matrices, input, to);
+                self.glu(layer, v);
+            }
+        }
+        let (down, to) = (std::slice::from_ref(&w.ffn_down), self.branch_end(v));
+        self.products(at(Some(layer), "ffn_down"), down, Input::Vector(v.gated), to);
+        let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
+        self.residual(layer, "ffn_residual", v, post, next_norm)
+    }
+
+    /// Gate and up of one matrix with their activation, and with the norm of the stream that is
+    /// left to them, if one is.
+    fn gate_up(
+        &mut self,
+        label: Label,
+        (weights, rows): (TensorId, &WeightRows),
+        v: &Vectors,
+        ffn_norm: TensorId,
+        left: Option<Left>,
+    ) {
+        let c = self.config;
+        let (n, k, weight) = (c.ffn, c.hidden, rows.format);
+        let (activation, act_format, eps) = (c.activation, v.gated.format, c.rms_eps);
+        let input_norm = norm(!c.post_norms);
+        let block = FusedFfn { n, k, weight, activation, act_format, input_norm, eps };
+        let bindings = [
+            ("weights", weights),
+            // Read without a norm,
+            ("x", v.normed.id),
+            // and these with one.
+            ("stream", v.stream.id),
+            ("norm_weight", ffn_norm),
+            ("y", v.gated.id),
+        ];
+        let block = listed(label, &lathe_kernels::fused_ffn::OPERATION, &block, &bindings);
+        let (apart, post) = match left {
+            Some(Left { apart, post: Some(post), .. }) => (apart, post),
+            left => {
+                self.apart(left);
+                self.nodes.push(Node::Op(block));
+                return;
+            }
+        };
+        let joined = ResidualNormFfn { n, k, weight, activation, act_format, eps };
+        let bindings = self.joined(v, (weights, v.gated), post, ffn_norm);
+        let joined =
+            listed(label, &lathe_kernels::residual_norm_ffn::OPERATION, &joined, &bindings);
+        self.nodes.push(Node::Fused(joined, vec![apart, block]));
+    }
+
+    /// Gate times up.
+    pub(super) fn glu(&mut self, layer: usize, v: &Vectors) {
+        let glu = Glu {
+            n: self.config.ffn,
+            activation: self.config.activation,
+            act_format: v.gated.format,
+            rows: v.rows,
+        };
+        let bindings = [("gate_up", v.gate_up.id), ("y", v.gated.id)];
+        self.op(at(Some(layer), "ffn_act"), &lathe_kernels::glu::OPERATION, &glu, &bindings);
+    }
+}

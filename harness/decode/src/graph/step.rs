@@ -1,0 +1,485 @@
+//! First pass: the operations of a decode step and the tensors between them, before any variant is
+//! chosen. Those of a layer are in [`super::layer`], those of a chunk of a prompt in
+//! [`super::chunk`].
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use lathe_device::plan::recording::{Label, Tensor, TensorId, TensorInit};
+use lathe_device::plan::weights::WeightRows;
+use lathe_kernels::argmax::Argmax;
+use lathe_kernels::embed::Embed;
+use lathe_kernels::gemv::Gemv;
+use lathe_kernels::gemv_q::GemvQ;
+use lathe_kernels::norm_gemv::NormGemv;
+use lathe_kernels::rms_norm::RmsNorm;
+use lathe_kernels::{
+    Beta, Declaration, FloatFormat, NormOffset, Packing, Params, RopeSpec, Shape, TablePart,
+    TokensOf,
+};
+use lathe_model::Config;
+
+use super::GraphOptions;
+use super::layer::Left;
+use crate::kv_cache::KvCache;
+use crate::load::Weights;
+use crate::sampling::params;
+
+/// An operation of the step, or several ways to do the same.
+#[derive(Debug)]
+pub(super) enum Node {
+    /// One operation.
+    Op(Listed),
+    /// One operation that stands for several, and those.
+    Fused(Listed, Vec<Listed>),
+}
+
+impl Node {
+    /// The operations of all ways.
+    pub(super) fn ops(&self) -> impl Iterator<Item = &Listed> {
+        let (first, others) = match self {
+            Node::Op(op) => (op, &[][..]),
+            Node::Fused(one, apart) => (one, &apart[..]),
+        };
+        std::iter::once(first).chain(others)
+    }
+}
+
+/// An operation without a variant.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) label: Label,
+    pub(super) kernel: &'static str,
+    pub(super) shape: ListedShape,
+    pub(super) bindings: Vec<(&'static str, TensorId)>,
+}
+
+/// Parameters of a listed operation.
+pub(super) enum ListedShape {
+    /// All are known.
+    Fixed(Shape),
+    /// It reads its matrix as others packed it.
+    AsPacked(Box<dyn Fn(Packing) -> Shape>),
+}
+
+impl Listed {
+    /// The same, which reads its matrix as others pack it.
+    pub(super) fn with_shape(self, shape: impl Fn(Packing) -> Shape + 'static) -> Self {
+        Self { shape: ListedShape::AsPacked(Box::new(shape)), ..self }
+    }
+}
+
+impl ListedShape {
+    /// The shape where its matrix is packed like this.
+    pub(super) fn with(&self, packing: Packing) -> Shape {
+        match self {
+            ListedShape::Fixed(shape) => shape.clone(),
+            ListedShape::AsPacked(shape) => shape(packing),
+        }
+    }
+}
+
+impl fmt::Debug for ListedShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with(Packing::Blocks).fmt(f)
+    }
+}
+
+/// A decode step of one token and chunks of a prompt: what they compute, not how.
+#[derive(Debug)]
+pub(super) struct Steps {
+    pub(super) tensors: Vec<Tensor>,
+    /// Operations of a decode step.
+    pub(super) nodes: Vec<Node>,
+    /// The first of them that follow the last layer.
+    pub(super) tail: usize,
+    /// Operations of a chunk of each size.
+    pub(super) chunks: Vec<(usize, Vec<Node>)>,
+    pub(super) state: TensorId,
+    pub(super) tokens: TensorId,
+    pub(super) logits: TensorId,
+    pub(super) caches: Vec<KvCache>,
+    /// Where the residual stream is at the beginning of a step, and where an operation puts it that
+    /// writes it anew.
+    pub(super) streams: [TensorId; 2],
+}
+
+/// A vector that operations pass on, or the rows of several tokens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vector {
+    pub(super) id: TensorId,
+    pub(super) format: FloatFormat,
+}
+
+/// Some rows of a matrix that is too large for one binding: the first, and the rows.
+pub(super) type MatrixPart = (usize, TensorId, WeightRows);
+
+/// What a matrix meets.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Input {
+    /// A vector as it is.
+    Vector(Vector),
+    /// The norm of the residual stream, made on the way.
+    Norm { stream: Vector, weight: TensorId },
+}
+
+/// Where a product goes: into a vector of its own, or onto the residual stream.
+pub(super) type To = (Vector, Beta);
+
+pub(super) struct Lister<'a> {
+    pub(super) config: &'a Config,
+    pub(super) weights: &'a Weights,
+    pub(super) options: &'a GraphOptions,
+    /// Bytes of the largest binding: larger matrices come in parts.
+    binding_bytes: u64,
+    tensors: Vec<Tensor>,
+    by_name: HashMap<String, TensorId>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) caches: Vec<KvCache>,
+}
+
+/// Vectors of a layer.
+pub(super) struct Vectors {
+    pub(super) state: TensorId,
+    pub(super) tokens: TensorId,
+    /// The residual stream, wherever it is: which of [`Steps::streams`] has it is known once it is
+    /// known which ways are taken.
+    pub(super) stream: Vector,
+    pub(super) normed: Vector,
+    pub(super) branch: Vector,
+    pub(super) qkv: Vector,
+    pub(super) q: Vector,
+    pub(super) attended: Vector,
+    pub(super) gate_up: Vector,
+    pub(super) gated: Vector,
+    /// Tokens whose vectors these are.
+    pub(super) rows: usize,
+    /// Whose these are.
+    pub(super) of: TokensOf,
+}
+
+/// Lists a decode step and the chunks of a prompt.
+pub(super) fn list(
+    config: &Config,
+    weights: &Weights,
+    options: &GraphOptions,
+    binding_bytes: u64,
+) -> Steps {
+    Lister {
+        config,
+        weights,
+        options,
+        binding_bytes,
+        tensors: Vec::new(),
+        by_name: HashMap::new(),
+        nodes: Vec::new(),
+        caches: Vec::new(),
+    }
+    .list()
+}
+
+/// The label of an operation.
+pub(super) fn at(layer: Option<usize>, op: &'static str) -> Label {
+    Label { layer, op }
+}
+
+pub(super) fn listed<P: Params>(
+    label: Label,
+    kernel: &Declaration<P>,
+    params: &P,
+    bindings: &[(&'static str, TensorId)],
+) -> Listed {
+    Listed {
+        label,
+        kernel: kernel.name,
+        shape: ListedShape::Fixed(params.shape()),
+        bindings: bindings.to_vec(),
+    }
+}
+
+/// A matrix times one vector or several, `y_offset` elements into each row of the output and
+/// `y_after` ones from its end.
+pub(super) fn vectors_product(
+    label: Label,
+    (weights, matrix): (TensorId, &WeightRows),
+    (x, n_vectors): (Vector, usize),
+    (y, beta): To,
+    (y_offset, y_after): (usize, usize),
+) -> Listed {
+    let bindings = [("weights", weights), ("y", y.id), ("x", x.id)];
+    let (rows, k, weight, order) = (matrix.rows(), matrix.k, matrix.format, matrix.order);
+    let act_format = x.format;
+    if weight.is_dense() {
+        let gemv = Gemv { rows, k, weight, act_format, y_offset, y_after, n_vectors, beta };
+        listed(label, &lathe_kernels::gemv::OPERATION, &gemv, &bindings)
+    } else {
+        let gemv = GemvQ { rows, k, weight, act_format, y_offset, y_after, n_vectors, order, beta };
+        listed(label, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings)
+    }
+}
+
+/// The name of a part of a matrix.
+fn part_name(name: &str, first: usize) -> String {
+    match first {
+        0 => name.to_owned(),
+        row => format!("{name}.{row}"),
+    }
+}
+
+/// The name of a layer's matrix, or of one of several that make one product.
+pub(super) fn matrix_name(label: Label, i: usize) -> String {
+    match i {
+        0 => label.to_string(),
+        _ => format!("{label}.{i}"),
+    }
+}
+
+impl Lister<'_> {
+    /// A tensor; one of the same name is the same.
+    pub(super) fn tensor(&mut self, name: impl Into<String>, content: TensorInit) -> TensorId {
+        let name = name.into();
+        if let Some(known) = self.by_name.get(&name) {
+            return *known;
+        }
+        let id = TensorId(self.tensors.len());
+        self.by_name.insert(name.clone(), id);
+        self.tensors.push(Tensor { name, content });
+        id
+    }
+
+    pub(super) fn vector(&mut self, name: &str, len: usize, format: FloatFormat) -> Vector {
+        Vector { id: self.tensor(name, TensorInit::Activation { len, format }), format }
+    }
+
+    pub(super) fn values(&mut self, name: String, values: &Arc<[f32]>) -> TensorId {
+        self.tensor(name, TensorInit::Values(Arc::clone(values)))
+    }
+
+    /// A matrix; how its rows are packed is decided with the variant that reads them.
+    pub(super) fn matrix(&mut self, name: String, rows: &WeightRows) -> TensorId {
+        self.tensor(name, TensorInit::Weights(rows.clone(), Packing::Blocks))
+    }
+
+    pub(super) fn op<P: Params>(
+        &mut self,
+        label: Label,
+        kernel: &Declaration<P>,
+        params: &P,
+        bindings: &[(&'static str, TensorId)],
+    ) {
+        self.nodes.push(Node::Op(listed(label, kernel, params, bindings)));
+    }
+
+    /// The table of a rope base, one for all layers that have it.
+    pub(super) fn rope(&mut self, base: f32) -> TensorId {
+        let spec = RopeSpec {
+            base,
+            head_dim: self.config.head_dim,
+            positions: self.options.positions(),
+            freq_factors: self.weights.rope_freqs.clone(),
+        };
+        self.tensor(format!("rope.{base}"), TensorInit::Rope(spec))
+    }
+
+    /// One matrix times its input, from element `y_offset` of the output on.
+    pub(super) fn product(
+        &self,
+        label: Label,
+        (weights, rows): (TensorId, &WeightRows),
+        input: Input,
+        to: To,
+        y_offset: usize,
+    ) -> Listed {
+        match input {
+            Input::Vector(x) => vectors_product(label, (weights, rows), (x, 1), to, (y_offset, 0)),
+            Input::Norm { stream, weight } => {
+                let gemv = NormGemv {
+                    rows: rows.rows(),
+                    k: rows.k,
+                    weight: rows.format,
+                    y_offset,
+                    eps: self.config.rms_eps,
+                    weight_offset: NormOffset::Standard,
+                };
+                let norm = ("norm_weight", weight);
+                let bindings = [("weights", weights), ("y", to.0.id), ("x", stream.id), norm];
+                listed(label, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings)
+            }
+        }
+    }
+
+    /// Matrices under each other times their input: one product each, side by side in the output,
+    /// or added to what is there.
+    pub(super) fn products(&mut self, label: Label, matrices: &[WeightRows], input: Input, to: To) {
+        let mut y_offset = 0;
+        for (i, rows) in matrices.iter().enumerate() {
+            let weights = self.matrix(matrix_name(label, i), rows);
+            let product = self.product(label, (weights, rows), input, to, y_offset);
+            self.nodes.push(Node::Op(product));
+            y_offset += rows.rows();
+        }
+    }
+
+    fn list(mut self) -> Steps {
+        let (c, options) = (self.config, self.options);
+        let n = options.sequences;
+        let of = if n > 1 { TokensOf::Each } else { TokensOf::One };
+        let v = self.vectors("", n, options.acts, of);
+        let logits = self.vector("logits", n * c.vocab, FloatFormat::F32);
+        let streams = [v.stream.id, self.next_stream()];
+        let tables = self.embed(&v);
+
+        // Where branches are normed before they are added, the next matrix does that, adds, and
+        // norms the stream on its way; or one dispatch does it for several matrices, and for the
+        // head. Else the matrix that ends a branch adds to the stream, and the next one norms what
+        // it reads.
+        let layers = &self.weights.layers;
+        let mut norms: Vec<TensorId> = layers
+            .iter()
+            .enumerate()
+            .map(|(i, w)| self.values(format!("l{i}.attn_norm"), &w.attn_norm))
+            .collect();
+        norms.push(self.values("output_norm".into(), &self.weights.output_norm));
+        let is_normed = c.post_norms && c.n_layers > 0;
+        match v.of {
+            // The rows of a matrix meet all sequences while they are read once.
+            TokensOf::Each => self.layers(&v, &norms),
+            TokensOf::One => {
+                let mut left = is_normed.then(|| Left {
+                    apart: self.norm(at(Some(0), "attn_norm"), &v, norms[0]),
+                    post: None,
+                    norm: norms[0],
+                });
+                for (i, w) in layers.iter().enumerate() {
+                    self.attention(i, w, &v, norms[i], left);
+                    left = self.feed_forward(i, w, &v, norms[i + 1]);
+                }
+                self.apart(left);
+            }
+        }
+        let tail = self.nodes.len();
+        let head = match &self.weights.head {
+            None => tables,
+            Some(rows) => self.parts("output", rows),
+        };
+        let norm = norms[c.n_layers];
+        let apart = (!is_normed).then(|| self.norm(at(None, "output_norm"), &v, norm));
+        let (label, to) = (at(None, "lm_head"), (logits, Beta::Zero));
+        let products = head.iter().map(|(first, weights, rows)| {
+            // One vector has no next row to go on to.
+            let after = if n > 1 { c.vocab - first - rows.rows() } else { 0 };
+            vectors_product(label, (*weights, rows), (v.normed, n), to, (*first, after))
+        });
+        let mut nodes: Vec<Node> = match (apart, head.as_slice()) {
+            (None, _) => products.map(Node::Op).collect(),
+            // Dense heads keep a norm of their own: that joining them pays was not measured.
+            (Some(apart), [(_, weights, rows)]) if n == 1 && !rows.format.is_dense() => {
+                let input = Input::Norm { stream: v.stream, weight: norm };
+                let one = self.product(label, (*weights, rows), input, to, 0);
+                vec![Node::Fused(one, [apart].into_iter().chain(products).collect())]
+            }
+            (Some(apart), _) => [apart].into_iter().chain(products).map(Node::Op).collect(),
+        };
+        self.nodes.append(&mut nodes);
+        let choose = [("logits", logits.id), ("tokens", v.tokens), ("state", v.state)];
+        match &options.sampling {
+            None => {
+                let argmax = Argmax { n: c.vocab, sequences: n };
+                self.op(at(None, "argmax"), &lathe_kernels::argmax::OPERATION, &argmax, &choose);
+            }
+            Some(sampling) => {
+                let sample = params(sampling, c.vocab);
+                self.op(at(None, "sample"), &lathe_kernels::sample::OPERATION, &sample, &choose);
+            }
+        }
+        let nodes = std::mem::take(&mut self.nodes);
+        let chunks = self.chunks(&v, &norms);
+        let Self { tensors, caches, .. } = self;
+        let Vectors { state, tokens, .. } = v;
+        let logits = logits.id;
+        Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches, streams }
+    }
+
+    /// What layers pass on of up to `room` tokens. Tensors that nothing binds take no memory.
+    pub(super) fn vectors(
+        &mut self,
+        prefix: &str,
+        room: usize,
+        acts: FloatFormat,
+        of: TokensOf,
+    ) -> Vectors {
+        let (c, options, f32s) = (self.config, self.options, FloatFormat::F32);
+        let words = options.sequences * lathe_kernels::STATE_WORDS;
+        let state = self.tensor("state", TensorInit::Words(words));
+        let words = options.sequences * (options.positions() + 1);
+        let tokens = self.tensor("tokens", TensorInit::Words(words));
+        let mut vector = |name: &str, len: usize, format: FloatFormat| {
+            self.vector(&format!("{prefix}{name}"), room * len, format)
+        };
+        Vectors {
+            state,
+            tokens,
+            stream: vector("x", c.hidden, f32s),
+            normed: vector("normed", c.hidden, acts),
+            branch: vector("branch", c.hidden, f32s),
+            qkv: vector("qkv", (c.n_heads + 2 * c.n_kv_heads) * c.head_dim, f32s),
+            q: vector("q", c.n_heads * c.head_dim, f32s),
+            attended: vector("attention", c.n_heads * c.head_dim, acts),
+            gate_up: vector("gate_up", 2 * c.ffn, f32s),
+            gated: vector("gated", c.ffn, acts),
+            rows: room,
+            of,
+        }
+    }
+
+    /// A matrix in as many parts as bindings need, with the first row of each.
+    pub(super) fn parts(&mut self, name: &str, rows: &WeightRows) -> Vec<MatrixPart> {
+        let parts = rows.split(self.binding_bytes).into_iter();
+        parts
+            .map(|(first, rows)| (first, self.matrix(part_name(name, first), &rows), rows))
+            .collect()
+    }
+
+    /// The rows of tokens, and the parts of the table they come from.
+    pub(super) fn embed(&mut self, v: &Vectors) -> Vec<MatrixPart> {
+        let rows = &self.weights.embed;
+        let tables = self.parts("token_embd", rows);
+        let part = if tables.len() > 1 { TablePart::Part } else { TablePart::Whole };
+        for (first, table, part_rows) in &tables {
+            let embed = Embed {
+                vocab: part_rows.rows(),
+                hidden: self.config.hidden,
+                weight: rows.format,
+                packing: Packing::Blocks,
+                scale: self.config.embed_scale,
+                first_row: *first,
+                part,
+                n_tokens: v.rows,
+                tokens_of: v.of,
+            };
+            let bindings =
+                [("state", v.state), ("tokens", v.tokens), ("table", *table), ("x", v.stream.id)];
+            let kernel = &lathe_kernels::embed::OPERATION;
+            let listed = listed(at(None, "embed"), kernel, &embed, &bindings);
+            // A tied head decides how the table is packed.
+            let listed = listed.with_shape(move |packing| Embed { packing, ..embed }.shape());
+            self.nodes.push(Node::Op(listed));
+        }
+        tables
+    }
+
+    /// The norm of the residual stream as an operation of its own.
+    pub(super) fn norm(&self, label: Label, v: &Vectors, weight: TensorId) -> Listed {
+        let norm = RmsNorm {
+            n: self.config.hidden,
+            rows: v.rows,
+            eps: self.config.rms_eps,
+            // GGUF stores Gemma's 1 + w.
+            weight_offset: NormOffset::Standard,
+            act_format: v.normed.format,
+        };
+        let bindings = [("x", v.stream.id), ("weight", weight), ("y", v.normed.id)];
+        listed(label, &lathe_kernels::rms_norm::OPERATION, &norm, &bindings)
+    }
+}

@@ -1,0 +1,172 @@
+//! The harness's one error type and the exit codes it stands for.
+
+use std::path::PathBuf;
+
+use lathe_kernels::{ReflectError, RegisterError, ShapeError};
+use lathe_model::{ModelError, ModelErrorKind};
+
+/// Anything that ends a command early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line asks for something that does not exist or contradicts itself.
+    #[error("{0}")]
+    Usage(String),
+    /// No adapter, or none of the name asked for.
+    #[error("no adapter: {0}")]
+    NoAdapter(String),
+    /// The adapter lacks what was explicitly asked for.
+    #[error("{what} is unavailable on {adapter}: {reason}")]
+    Unavailable {
+        /// Kernel and variant, or a feature.
+        what: String,
+        /// Adapter name.
+        adapter: String,
+        /// Why.
+        reason: String,
+    },
+    /// The device was lost or a submission did not end in time.
+    #[error("device {adapter}: {reason}")]
+    DeviceLost {
+        /// Adapter name.
+        adapter: String,
+        /// What was seen.
+        reason: String,
+    },
+    /// Workgroups of one dispatch did not run at the same time.
+    #[error(
+        "{adapter}: workgroups of a run of operations waited in vain for others ({waits} of them); \
+         --runs off gives every operation a dispatch of its own"
+    )]
+    Waits {
+        /// Adapter name.
+        adapter: String,
+        /// Waits that gave up.
+        waits: u32,
+    },
+    /// wgpu or the driver refused an operation.
+    #[error("{adapter} refused {what}: {reason}")]
+    Gpu {
+        /// Adapter name.
+        adapter: String,
+        /// What was attempted.
+        what: String,
+        /// The validation or driver message.
+        reason: String,
+    },
+    /// A model with its context does not fit the device; nothing was allocated.
+    #[error(transparent)]
+    Memory(Box<TooLittleMemory>),
+    /// The model file cannot be used.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The model file is sound but needs something the decoder does not have.
+    #[error("{}: {reason}", path.display())]
+    Undecodable {
+        /// The file.
+        path: PathBuf,
+        /// Which tensor or setting, and why.
+        reason: String,
+    },
+    /// Records that cannot be read, written or compared.
+    #[error(transparent)]
+    Record(#[from] lathe_record::Error),
+    /// A `--shape` that is none.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A WGSL source that naga or the kernel contract refuses.
+    #[error(transparent)]
+    Reflect(#[from] ReflectError),
+    /// An operation or a variant of another crate that cannot be registered.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// Nothing to hold an operation against.
+    #[error(
+        "kernel {kernel} has no reference: it was registered with lathe_kernels alone; lathe_harness \
+         has a `register` that takes one"
+    )]
+    NoReference {
+        /// Kernel.
+        kernel: &'static str,
+    },
+    /// A correctness check failed.
+    #[error("{0}")]
+    CheckFailed(String),
+    /// Processes that this one started failed; each has said why.
+    #[error("{reason}")]
+    Child {
+        /// The worst of their exit codes.
+        code: u8,
+        /// Which, and how they ended.
+        reason: String,
+    },
+    /// A measurement does not tell either way.
+    #[error("inconclusive: {0}")]
+    Inconclusive(String),
+    /// Reading or writing a file other than the model.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// What does not fit a device.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{adapter} has too little memory: {} predicted ({parts}), {} {whose}; what takes less: {advice}",
+    mib(*predicted), mib(*available)
+)]
+pub struct TooLittleMemory {
+    /// Adapter name.
+    pub adapter: String,
+    /// Bytes that would have to be allocated.
+    pub predicted: u64,
+    /// Bytes that there are for it.
+    pub available: u64,
+    /// What they are: free on the device, or left by a limit.
+    pub whose: String,
+    /// What the predicted bytes are for.
+    pub parts: String,
+    /// What takes less.
+    pub advice: String,
+}
+
+/// One unit for both numbers: they may lie close together.
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+impl Error {
+    /// What the system said of a file; for `map_err`.
+    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Error::Io { path: path.into(), source }
+    }
+
+    /// The process exit code (see docs/architecture.md).
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::CheckFailed(_) => 1,
+            Error::Child { code, .. } => *code,
+            Error::Inconclusive(_) => 6,
+            Error::Usage(_)
+            | Error::Shape(_)
+            | Error::Reflect(_)
+            | Error::Register(_)
+            | Error::NoReference { .. }
+            | Error::Io { .. }
+            | Error::Record(_)
+            | Error::Model(ModelError {
+                kind: ModelErrorKind::Exists | ModelErrorKind::Output { .. },
+                ..
+            }) => 2,
+            Error::NoAdapter(_) | Error::Unavailable { .. } | Error::Memory(_) => 3,
+            Error::DeviceLost { .. } | Error::Gpu { .. } | Error::Waits { .. } => 4,
+            Error::Model(_) | Error::Undecodable { .. } => 5,
+        }
+    }
+}
+
+/// Result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

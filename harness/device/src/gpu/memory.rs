@@ -1,0 +1,200 @@
+//! Memory of the device: what is free, what is held, and whether a recording fits.
+//!
+//! wgpu does not say how much memory an adapter has. Vulkan does: the size of each heap, and where
+//! the driver has `VK_EXT_memory_budget` what the process may use of it now and what it uses. On
+//! other back ends nothing is known, and what does not fit shows when it is allocated.
+
+use std::sync::PoisonError;
+
+use lathe_record::bytes;
+
+use super::device::Gpu;
+use crate::error::{Error, Result, TooLittleMemory};
+use crate::plan::memory::{self, Memory};
+use crate::plan::recording::Recording;
+
+/// Memory of the heap that tensors lie in, as the driver counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// Bytes of the heap.
+    pub size: u64,
+    /// What is known of this process's share.
+    pub budget: Option<Budget>,
+}
+
+/// A process's share of a heap, as the driver sees it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes that this process may use in all, with what it uses.
+    pub bytes: u64,
+    /// Bytes that it uses: what allocators have taken from the driver, and what the driver needs
+    /// itself.
+    pub used: u64,
+}
+
+impl DeviceMemory {
+    /// Bytes that this process may still take, at most: without a budget all of the heap, whoever
+    /// else uses it.
+    pub fn free(self) -> u64 {
+        self.budget.map_or(self.size, |budget| budget.bytes.saturating_sub(budget.used))
+    }
+}
+
+/// Device memory in use, at one moment or at its peak; none where the back end does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes of all buffers, counted by wgpu's allocator: tensors, staging, read-backs.
+    pub allocated: Option<u64>,
+    /// Bytes as the driver counts them ([`Budget::used`]): also what the allocator has taken
+    /// in advance, 256 MiB a block at most.
+    pub used: Option<u64>,
+}
+
+impl MemoryUse {
+    fn max(self, other: Self) -> Self {
+        // None is less than any count.
+        let (allocated, used) = (self.allocated, self.used);
+        Self { allocated: allocated.max(other.allocated), used: used.max(other.used) }
+    }
+}
+
+impl Gpu {
+    /// Memory of the heap that tensors lie in; none where the back end or the driver does not say.
+    pub fn memory(&self) -> Option<DeviceMemory> {
+        vulkan::memory(&self.device)
+    }
+
+    /// What is in use now. Buffers that were dropped count until the device was polled, as it is
+    /// here.
+    pub fn memory_in_use(&self) -> MemoryUse {
+        // A fault shows at the next check.
+        let _ = self.device.poll(wgpu::PollType::Poll);
+        self.sample()
+    }
+
+    fn sample(&self) -> MemoryUse {
+        let allocated = self.device.generate_allocator_report().map(|r| r.total_allocated_bytes);
+        MemoryUse { allocated, used: self.memory().and_then(|m| m.budget).map(|b| b.used) }
+    }
+
+    /// Adds what is in use now to the peak. Called where much is allocated; it is too slow for the
+    /// steps of a run, which allocate next to nothing.
+    pub(crate) fn note_memory(&self) {
+        let now = self.sample();
+        let mut peak = self.peak.lock().unwrap_or_else(PoisonError::into_inner);
+        *peak = peak.max(now);
+    }
+
+    /// The most memory in use since the device was opened or [`Gpu::forget_peak`] was called: while
+    /// tensors were filled, and now.
+    pub fn peak_memory(&self) -> MemoryUse {
+        self.note_memory();
+        *self.peak.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins another peak, from what is in use now.
+    pub fn forget_peak(&self) {
+        let now = self.memory_in_use();
+        *self.peak.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    /// Refuses a recording of which `memory` is to be allocated and cannot be, before anything is.
+    ///
+    /// # Errors
+    /// It exceeds [`Gpu::memory_limit`] together with what is held, or what is free.
+    pub fn admit(&self, recording: &Recording, memory: &Memory) -> Result<()> {
+        let needed = memory.total();
+        let refuse = |available: u64, whose: String| {
+            Err(Error::Memory(Box::new(TooLittleMemory {
+                adapter: self.adapter.name.clone(),
+                predicted: needed,
+                available,
+                whose,
+                parts: memory.to_string(),
+                advice: memory::advice(recording, memory),
+            })))
+        };
+        if let Some(limit) = self.memory_limit {
+            let held = self.memory_in_use().allocated.unwrap_or(0);
+            let left = limit.saturating_sub(held);
+            if needed > left {
+                let whose = format!("left by the limit of {}", bytes(limit));
+                return refuse(left, whose);
+            }
+        }
+        let Some(device) = self.memory() else { return Ok(()) };
+        if needed > device.free() {
+            let whose = match device.budget {
+                Some(_) => format!("free of {}", bytes(device.size)),
+                None => "on the device in all".to_owned(),
+            };
+            return refuse(device.free(), whose);
+        }
+        Ok(())
+    }
+}
+
+/// Where wgpu is built with Vulkan.
+#[cfg(any(windows, target_os = "linux", target_os = "android"))]
+mod vulkan {
+    use ash::vk;
+    use wgpu::hal::api::Vulkan;
+
+    use super::{Budget, DeviceMemory};
+
+    pub(super) fn memory(device: &wgpu::Device) -> Option<DeviceMemory> {
+        // SAFETY: nothing of the device is destroyed, changed or kept: it is asked for handles
+        // within this function, while the guard holds it.
+        let device = unsafe { device.as_hal::<Vulkan>() }?;
+        let has_budget =
+            device.enabled_device_extensions().contains(&ash::ext::memory_budget::NAME);
+        let shared = device.shared_instance();
+        let (instance, physical) = (shared.raw_instance(), device.raw_physical_device());
+        // SAFETY: it only reads what the physical device is; instance and physical device are alive
+        // while the guard is.
+        let about = unsafe { instance.get_physical_device_properties(physical) };
+        // The function that is called next came with Vulkan 1.1.
+        if shared.instance_api_version().min(about.api_version) < vk::API_VERSION_1_1 {
+            return None;
+        }
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut all = vk::PhysicalDeviceMemoryProperties2::default();
+        if has_budget {
+            all = all.push_next(&mut budget);
+        }
+        // SAFETY: alive as above; the chained structure is that of an extension which the device
+        // has, and both live until their last use.
+        unsafe { instance.get_physical_device_memory_properties2(physical, &mut all) };
+        let heaps = all.memory_properties;
+        let heaps = heaps.memory_heaps_as_slice().iter().enumerate();
+        // Tensors lie in device-local memory.
+        let local = heaps.filter(|(_, h)| h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
+        let local = local.map(|(i, heap)| {
+            let (bytes, used) = (budget.heap_budget[i], budget.heap_usage[i]);
+            let budget = has_budget.then_some(Budget { bytes, used });
+            DeviceMemory { size: heap.size, budget }
+        });
+        // A discrete GPU may have a second, small heap of it that the host sees. Where host and
+        // device share memory a driver may list it several times: there a sum refuses too little
+        // rather than too much.
+        match about.device_type {
+            vk::PhysicalDeviceType::DISCRETE_GPU => local.max_by_key(|memory| memory.size),
+            // Software says any size (llvmpipe 2 GiB) and gives what the host has.
+            vk::PhysicalDeviceType::CPU if !has_budget => None,
+            _ => local.reduce(|a, b| DeviceMemory {
+                size: a.size + b.size,
+                budget: a
+                    .budget
+                    .zip(b.budget)
+                    .map(|(a, b)| Budget { bytes: a.bytes + b.bytes, used: a.used + b.used }),
+            }),
+        }
+    }
+}
+
+#[cfg(not(any(windows, target_os = "linux", target_os = "android")))]
+mod vulkan {
+    pub(super) fn memory(_: &wgpu::Device) -> Option<super::DeviceMemory> {
+        None
+    }
+}

@@ -1,0 +1,231 @@
+//! Inputs of a checked or benchmarked invocation, drawn as its declaration says.
+
+use std::ops::RangeInclusive;
+
+use lathe_kernels::{
+    Draw, Elem, FloatFormat, KernelBinding, Matrix, Packing, Problem, Role, STATE_WORDS, StateWord,
+};
+use lathe_record::rng::Rng;
+
+use crate::execute::value::Value;
+use crate::plan::layout::KvOrder;
+use crate::plan::recording::TensorInit;
+use crate::plan::weights::WeightRows;
+
+/// Tokens that a sequence that grows ([`Draw::Sequence`]) has room for beyond those that the shape
+/// says.
+pub const TOKENS_BEYOND: usize = 4096;
+
+/// Kinds of values that inputs are drawn from. A further kind is a variant here, its values in
+/// [`values`], and an entry of [`InputKind::CHECKED`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InputKind {
+    /// Values as kernels usually meet them; the only kind that is timed. A kernel may rightly be
+    /// faster where values are large, and that would say nothing of the others.
+    Typical,
+    /// Stress inputs: other magnitudes and means, scores at which `exp` overflows, ties, NaN where
+    /// it is defined.
+    Stress,
+}
+
+impl InputKind {
+    /// Kinds that a check's further invocations meet, in this order, after a typical one.
+    pub(super) const CHECKED: [Self; 1] = [Self::Stress];
+}
+
+/// Content and value of one binding.
+pub(super) fn draw(
+    binding: &KernelBinding,
+    problem: &Problem,
+    packing: Packing,
+    kind: InputKind,
+    rng: &mut Rng,
+) -> (TensorInit, Value) {
+    let draw = binding.draw(&problem.shape);
+    let beyond = if matches!(draw, Draw::Sequence(_)) { TOKENS_BEYOND } else { 0 };
+    let len = binding.len(problem) + beyond;
+    match binding.elem(problem) {
+        Elem::F32 if binding.role == Role::Output => floats(FloatFormat::F32, unwritten(len)),
+        Elem::F32 => {
+            let values = values(draw, len, kind, rng);
+            (TensorInit::Values(values.as_slice().into()), Value::F32(values))
+        }
+        Elem::Floats(format) => match binding.role {
+            Role::Output => floats(format, unwritten(len)),
+            _ => floats(format, values(draw, len, kind, rng)),
+        },
+        Elem::Kv(vectors) => {
+            let values = vectors.round(&rng.normals(len));
+            (TensorInit::Kv { len, vectors, order: KvOrder::Heads }, Value::F32(values))
+        }
+        Elem::U32 => (TensorInit::Words(len), Value::U32(words(draw, len, problem, rng))),
+        Elem::Weights(matrix) => {
+            let rows = weights(draw, matrix, len, rng);
+            (TensorInit::Weights(rows.clone(), packing), Value::Weights(rows))
+        }
+        Elem::Rope(spec) => (TensorInit::Rope(spec.clone()), Value::Rope(spec)),
+    }
+}
+
+/// What a correct invocation overwrites.
+fn unwritten(len: usize) -> Vec<f32> {
+    vec![f32::NAN; len]
+}
+
+fn floats(format: FloatFormat, mut values: Vec<f32>) -> (TensorInit, Value) {
+    values.iter_mut().for_each(|v| *v = format.round(*v));
+    (TensorInit::Activation { len: values.len(), format }, Value::F32(values))
+}
+
+/// Factor of stress queries. Scores of normal ones have a variance of about one, so of a few slots
+/// some are then beyond the 88 at which `exp` overflows.
+const STRESS_QUERIES: f32 = 64.0;
+
+fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
+    let is_stress = kind == InputKind::Stress;
+    match draw {
+        Draw::Ties | Draw::TiesAndNan => {
+            // Nobody knows the largest, and f32 holds all.
+            let first = match is_stress {
+                false => rng.below(4096) as i32 - 2048,
+                true => rng.below(8192) as i32 - 6144,
+            };
+            let power = if is_stress { power(-3..=3, rng) } else { 1.0 };
+            let at = |steps: u32| power / 64.0 * (first + steps as i32) as f32;
+            let mut values: Vec<f32> = (0..len).map(|_| at(rng.below(4096))).collect();
+            if is_stress && draw == Draw::TiesAndNan {
+                // None, some, all, most, all but few.
+                let shares = [(0, 1), (1, 50), (1, 1), (7, 8), (99, 100)];
+                let (share, of) = shares[rng.below(shares.len() as u32) as usize];
+                values.iter_mut().filter(|_| rng.below(of) < share).for_each(|v| *v = f32::NAN);
+            }
+            values
+        }
+        Draw::Descending(factor) => {
+            let mut values = rng.normals(len);
+            values.iter_mut().for_each(|v| *v *= factor);
+            values.sort_by(|a, b| b.total_cmp(a));
+            values
+        }
+        Draw::Queries { of, row } if is_stress => {
+            let mut values = rng.normals(len);
+            let queries = values.chunks_mut(row.max(1)).flat_map(|row| row.iter_mut().take(of));
+            queries.for_each(|v| *v *= STRESS_QUERIES);
+            values
+        }
+        _ if is_stress => {
+            // What is stored as f16 has to hold sums of products with them.
+            let power = power(-3..=2, rng);
+            let mean = f32::from(rng.below(5) as i8 - 2);
+            let mut values = rng.normals(len);
+            values.iter_mut().for_each(|v| *v = power * (mean + *v));
+            values
+        }
+        _ => rng.normals(len),
+    }
+}
+
+/// A power of two.
+fn power(exponents: RangeInclusive<i32>, rng: &mut Rng) -> f32 {
+    let many = exponents.end() - exponents.start() + 1;
+    2f32.powi(exponents.start() + rng.below(many as u32) as i32)
+}
+
+fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
+    match draw {
+        Draw::State | Draw::SeededState => {
+            let mut state = vec![0; len];
+            // A row a sequence: all are at one position, each has its own prompt.
+            for (i, row) in state.chunks_mut(STATE_WORDS).enumerate() {
+                row[StateWord::Position as usize] = problem.state.n_kv as u32 - 1;
+                let given = problem.state.prompt_len as u32;
+                row[StateWord::PromptLen as usize] = given.saturating_add(i as u32);
+                row[StateWord::Seed as usize] = rng.next_u64() as u32;
+                row[StateWord::Choice as usize] = rng.next_u64() as u32;
+            }
+            state
+        }
+        Draw::Count(first) => (0..len as u32).map(|i| first + i).collect(),
+        Draw::Tokens(vocab) | Draw::Sequence(vocab) => {
+            (0..len).map(|_| rng.below(vocab as u32)).collect()
+        }
+        _ => (0..len).map(|_| rng.below(1000)).collect(),
+    }
+}
+
+fn weights(draw: Draw, matrix: Matrix, len: usize, rng: &mut Rng) -> WeightRows {
+    let Matrix { format, order, k, .. } = matrix;
+    // Times a power of two of each matrix, which takes no time: nobody knows how large weights are.
+    let gain = match draw {
+        Draw::UnitProducts => (k as f32).sqrt().recip(),
+        _ => power(-2..=1, rng),
+    };
+    let mut values = rng.normals(len);
+    values.iter_mut().for_each(|v| *v *= gain);
+    if draw == Draw::TiedRows {
+        for row in 0..len / k {
+            let other = match row % 8 {
+                5 => row - 5,
+                3 => row / 2,
+                _ => row,
+            };
+            values.copy_within(other * k..(other + 1) * k, row * k);
+        }
+    }
+    WeightRows::from_f32(format, order, k, &values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(draw: Draw, kind: InputKind, seed: u64) -> Vec<f32> {
+        values(draw, 1 << 15, kind, &mut Rng::new(seed))
+    }
+
+    /// What ends a search at the largest value of one tensor meets a larger one in the next.
+    #[test]
+    fn nobody_knows_the_largest_logit() {
+        let largest =
+            |seed| drawn(Draw::Ties, InputKind::Typical, seed).into_iter().fold(f32::MIN, f32::max);
+        let all: Vec<f32> = (0..32).map(largest).collect();
+        assert!(all.iter().all(|v| (31.9..96.0).contains(v)), "{all:?}");
+        assert!(all.iter().filter(|v| **v > 40.0).count() > 16, "{all:?}");
+    }
+
+    #[test]
+    fn logits_tie_whatever_their_scale() {
+        for seed in 0..64 {
+            for kind in [InputKind::Typical, InputKind::Stress] {
+                let mut values = drawn(Draw::Ties, kind, seed);
+                values.sort_by(f32::total_cmp);
+                values.dedup();
+                assert!(values.len() <= 4096, "seed {seed}: {} values", values.len());
+            }
+        }
+    }
+
+    #[test]
+    fn nan_is_drawn_where_it_is_defined_and_not_timed() {
+        let nans = |draw, kind, seed| drawn(draw, kind, seed).iter().filter(|v| v.is_nan()).count();
+        let sum = |draw, kind| -> usize { (0..32).map(|seed| nans(draw, kind, seed)).sum() };
+        assert_eq!(sum(Draw::TiesAndNan, InputKind::Typical), 0);
+        assert_eq!(sum(Draw::Ties, InputKind::Stress), 0);
+        assert_eq!(sum(Draw::Normal, InputKind::Stress), 0);
+        let counts: Vec<usize> =
+            (0..32).map(|seed| nans(Draw::TiesAndNan, InputKind::Stress, seed)).collect();
+        assert!(counts.contains(&0) && counts.contains(&(1 << 15)), "{counts:?}");
+        assert!(counts.iter().any(|n| (1..1 << 10).contains(n)), "{counts:?}");
+    }
+
+    #[test]
+    fn only_queries_are_large_among_stress_rows() {
+        let draw = Draw::Queries { of: 64, row: 256 };
+        let values = drawn(draw, InputKind::Stress, 7);
+        let most = |values: &[f32]| values.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
+        for row in values.chunks(256) {
+            assert!(most(&row[..64]) > 64.0 && most(&row[64..]) < 6.0);
+        }
+        assert!(most(&drawn(draw, InputKind::Typical, 7)) < 6.0);
+    }
+}

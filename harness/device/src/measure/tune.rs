@@ -1,0 +1,670 @@
+//! The search for tuned choices.
+//!
+//! Every candidate is checked against the reference in a child process before it is timed, so one
+//! that is wrong, hangs or is refused by the driver harms nothing: the next gets a new process.
+//! Survivors are timed round-robin over the same memory, with nothing compiled or uploaded in
+//! between; ties go to the simpler; the winner is measured again against the incumbent, in three
+//! or more fresh processes, and is stored only when it is FASTER in each.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Packing, Problem, Shape};
+use lathe_record::{Ratio, paired, stats};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::execute::GpuExecutor;
+use crate::gpu::{Gpu, Pipelines, Policy};
+use crate::judge::check::{Case, Verdict, check_prepared, second_shape};
+use crate::measure::ab::{AbOptions, plans_against};
+use crate::measure::{Bench, BenchOptions, Temperature};
+use crate::plan::select::{Hints, select};
+use crate::plan::target::Target;
+use crate::plan::tuned::Entry;
+use crate::plan::{Plan, PlanError};
+
+/// Something a tuner may try.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Variant, or the first variant's name for a user's file.
+    pub variant: String,
+    /// Overrides set.
+    pub constants: Constants,
+    /// A user's WGSL file.
+    pub wgsl: Option<PathBuf>,
+}
+
+impl Candidate {
+    /// A variant as it is without overrides.
+    fn plain(variant: &KernelVariant) -> Self {
+        Self { variant: variant.name.to_owned(), constants: Constants::new(), wgsl: None }
+    }
+
+    /// The variant, or the file in its place.
+    fn target(&self, kernel: &'static Kernel) -> Result<Target> {
+        let target = Target::one(&format!("{}/{}", kernel.name, self.variant))?;
+        match &self.wgsl {
+            Some(path) => target.with_file(path),
+            None => Ok(target),
+        }
+    }
+
+    /// Its plan for a problem.
+    fn plan(
+        &self,
+        kernel: &'static Kernel,
+        problem: &Problem,
+        caps: &Capabilities,
+    ) -> Result<Plan> {
+        let target = self.target(kernel)?;
+        let plan = match &target.file {
+            Some(_) => target.plan(target.variants[0], problem, caps),
+            None => Plan::tuned(kernel, target.variants[0], &problem.shape, caps, &self.constants),
+        };
+        plan.map_err(PlanError::into_usage)
+    }
+
+    /// For tables: `subgroup WG=128,ROWS_PER_WG=4`.
+    pub fn show(&self) -> String {
+        let name = match &self.wgsl {
+            Some(path) => path.display().to_string(),
+            None => self.variant.clone(),
+        };
+        let set: Vec<_> = self.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        if set.is_empty() { name } else { format!("{name} {}", set.join(",")) }
+    }
+}
+
+/// The given variants with all combinations of their tunables, simplest first, then users' files.
+pub fn candidates(
+    variants: &[&'static KernelVariant],
+    files: &[(&'static KernelVariant, PathBuf)],
+) -> Vec<Candidate> {
+    let mut all = Vec::new();
+    for variant in variants {
+        all.push(Candidate::plain(variant));
+        let mut sets = vec![Candidate::plain(variant)];
+        for (name, values) in variant.tunables {
+            let mut more = Vec::with_capacity(sets.len() * values.len());
+            for (set, value) in sets.iter().flat_map(|set| values.iter().map(move |v| (set, v))) {
+                let mut set = set.clone();
+                set.constants.insert((*name).to_owned(), *value);
+                more.push(set);
+            }
+            sets = more;
+        }
+        all.extend(sets.into_iter().filter(|set| !set.constants.is_empty()));
+    }
+    for (variant, path) in files {
+        all.push(Candidate { wgsl: Some(path.clone()), ..Candidate::plain(variant) });
+    }
+    all
+}
+
+/// What a child process is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Hold a candidate against the reference.
+    Check(Candidate),
+    /// Time every candidate that passed, in the order they were given.
+    Rank,
+    /// Measure the second candidate against the first.
+    Prove(Box<[Candidate; 2]>),
+}
+
+/// What a child process answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The candidate is right.
+    Right,
+    /// It is not, or cannot run.
+    Rejected {
+        /// Why.
+        reason: String,
+        /// Whether the device survived: a process that lost its device can try no other.
+        alive: bool,
+    },
+    /// Microseconds an invocation, cold, of every candidate that was right; or why what it left
+    /// while it was timed is not.
+    Times(Vec<Result<f64, String>>),
+    /// How they compare.
+    Proof(Box<paired::Comparison>),
+}
+
+/// Checks and times candidates of one kernel and shape over the same inputs: what the child
+/// process does.
+#[derive(Debug)]
+pub struct Trials {
+    gpu: Arc<Gpu>,
+    kernel: &'static Kernel,
+    problem: Problem,
+    options: BenchOptions,
+    bases: Vec<Base>,
+    /// The candidates that are right, ready to be timed.
+    right: Vec<Bench>,
+}
+
+/// Memory that all candidates of one packing share.
+#[derive(Debug)]
+struct Base {
+    packing: Packing,
+    /// One for each seed, between guard words.
+    checked: Vec<(Case, GpuExecutor)>,
+    bench: Bench,
+}
+
+impl Trials {
+    /// Nothing tried yet.
+    pub fn new(gpu: Arc<Gpu>, kernel: &'static Kernel, problem: Problem) -> Self {
+        let options = BenchOptions::of(&gpu);
+        Self { gpu, kernel, problem, options, bases: Vec::new(), right: Vec::new() }
+    }
+
+    /// Does what is asked.
+    pub fn answer(&mut self, request: &Request) -> Result<Answer> {
+        let candidate = match request {
+            Request::Check(candidate) => candidate,
+            Request::Rank => return Ok(Answer::Times(self.rank()?)),
+            Request::Prove(sides) => {
+                let proof = prove(&self.gpu, self.kernel, &self.problem, sides)?;
+                return Ok(Answer::Proof(Box::new(proof)));
+            }
+        };
+        Ok(match self.check(candidate) {
+            Ok(()) => Answer::Right,
+            Err(e) => {
+                let alive = self.gpu.check_faults().is_ok();
+                Answer::Rejected { reason: e.to_string(), alive }
+            }
+        })
+    }
+
+    /// Takes up a candidate that is right; any error is why it is out.
+    fn check(&mut self, candidate: &Candidate) -> Result<()> {
+        let gpu = &self.gpu;
+        let plan = candidate.plan(self.kernel, &self.problem, &gpu.caps)?;
+        let timed = std::slice::from_ref(&self.problem);
+        if candidate.wgsl.is_some() && !second_shape(gpu, &candidate.target(self.kernel)?, timed)? {
+            return Err(Error::CheckFailed("takes no other shape to be checked on".into()));
+        }
+        let pipelines = Pipelines::default();
+        let Some(base) = self.bases.iter().find(|b| b.packing == plan.packing) else {
+            let (base, verdict) = self.base(&pipelines, &plan)?;
+            if verdict.is_ok() {
+                self.right.push(base.bench.beside(&pipelines, plan)?.validated()?);
+            }
+            self.bases.push(base);
+            return verdict;
+        };
+        for (case, executor) in &base.checked {
+            let case = case.with_plan(plan.clone());
+            let mut executor = case.prepare_beside(executor, &pipelines, Policy::Guarded)?;
+            verdict(&case, &mut executor)?;
+        }
+        self.right.push(base.bench.beside(&pipelines, plan)?.validated()?);
+        Ok(())
+    }
+
+    /// The first candidate of a packing lays out the memory for those that follow; whether it is
+    /// right is another matter.
+    fn base(&self, pipelines: &Pipelines, plan: &Plan) -> Result<(Base, Result<()>)> {
+        let gpu = &self.gpu;
+        let mut right = Ok(());
+        let mut checked = Vec::new();
+        for (i, seed) in [self.options.seed, self.options.seed + 1].into_iter().enumerate() {
+            // What was drawn for another packing serves again.
+            let case = match self.bases.first() {
+                Some(other) => other.checked[i].0.with_plan(plan.clone()),
+                None => Case::new(gpu, plan.clone(), &self.problem, seed)?,
+            };
+            let mut executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
+            match verdict(&case, &mut executor) {
+                Err(wrong @ Error::CheckFailed(_)) => right = right.and(Err(wrong)),
+                other => other?,
+            }
+            checked.push((case, executor));
+        }
+        let case = checked[0].0.with_plan(plan.clone());
+        let bench = Bench::new(gpu, pipelines, case, self.options.rotate_bytes)?;
+        Ok((Base { packing: plan.packing, checked, bench }, right))
+    }
+
+    /// Times all in turn, so that none finds other clocks than the rest: no pipeline is compiled
+    /// and nothing is uploaded meanwhile. Those far behind are not asked again. What each left
+    /// behind is judged at the end.
+    fn rank(&mut self) -> Result<Vec<Result<f64, String>>> {
+        /// How far behind the best a candidate may lie after each round to stay in the next.
+        const ROUNDS: &[f64] =
+            &[2.5, 1.6, 1.3, 1.2, 1.15, 1.15, 1.15, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1];
+        let mut samples = vec![Vec::new(); self.right.len()];
+        let Some(first) = self.right.first_mut() else { return Ok(Vec::new()) };
+        let warm_up = if self.gpu.adapter.software { 10 } else { 500 };
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(warm_up) {
+            first.time(100, Temperature::Cold)?;
+        }
+        let mut counts = vec![1u64; self.right.len()];
+        let mut alive = vec![true; self.right.len()];
+        for behind in ROUNDS {
+            for (i, bench) in self.right.iter_mut().enumerate().filter(|(i, _)| alive[*i]) {
+                bench.renew()?;
+                let mut took = bench.time(counts[i], Temperature::Cold)?;
+                if samples[i].is_empty() {
+                    // The first run of a pipeline is no sample; it says how many make one.
+                    took = bench.time(counts[i], Temperature::Cold)?;
+                    let each = took.as_secs_f64().max(1e-7);
+                    counts[i] =
+                        ((self.options.sample.as_secs_f64() / each).ceil() as u64).clamp(1, 2000);
+                    if counts[i] > 1 {
+                        took = bench.time(counts[i], Temperature::Cold)?;
+                    }
+                }
+                samples[i].push(took.as_secs_f64() * 1e6 / counts[i] as f64);
+            }
+            let medians: Vec<f64> = samples.iter().map(|s| stats::summarise(s).median).collect();
+            let best = medians.iter().copied().fold(f64::INFINITY, f64::min);
+            for (alive, median) in alive.iter_mut().zip(&medians) {
+                *alive &= *median <= behind * best;
+            }
+        }
+        let judged =
+            self.right.iter_mut().zip(&samples).zip(counts).map(|((bench, own), count)| {
+                bench.time_from(0, count)?;
+                match bench.judge_left(Temperature::Cold) {
+                    Ok(_) => Ok(Ok(stats::summarise(own).median)),
+                    Err(Error::CheckFailed(reason)) => Ok(Err(reason)),
+                    Err(e) => Err(e),
+                }
+            });
+        judged.collect()
+    }
+}
+
+/// Runs a case; an error where its outcome is not right.
+fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<()> {
+    case.reset(executor)?;
+    match check_prepared(case, executor)? {
+        Verdict::Passed { .. } => Ok(()),
+        Verdict::Failed { reason, .. } => Err(Error::CheckFailed(format!("wrong: {reason}"))),
+        Verdict::Unavailable { reason } => Err(Error::CheckFailed(reason)),
+    }
+}
+
+/// A child process that runs [`Trials`]: one request a line in, one answer a line out. Opening a
+/// device and drawing inputs cost more than a trial, so it lives until a candidate kills it.
+struct Child {
+    process: std::process::Child,
+    requests: ChildStdin,
+    outcomes: Receiver<String>,
+    complaints: Receiver<String>,
+}
+
+impl Child {
+    fn start(mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().map_err(child_error)?;
+        let missing = || child_error(std::io::ErrorKind::BrokenPipe.into());
+        let requests = process.stdin.take().ok_or_else(missing)?;
+        let outcomes = lines(process.stdout.take().ok_or_else(missing)?);
+        let complaints = lines(process.stderr.take().ok_or_else(missing)?);
+        Ok(Self { process, requests, outcomes, complaints })
+    }
+
+    /// The answer to a request, or why there will be none, now or later.
+    fn ask(&mut self, request: &Request, time_out: Duration) -> Result<Answer> {
+        let line = serde_json::to_string(request).map_err(|e| child_error(e.into()))?;
+        // Where the process has died, waiting for its answer tells.
+        let _ = writeln!(self.requests, "{line}").and_then(|()| self.requests.flush());
+        let dead = |reason| Ok(Answer::Rejected { reason, alive: false });
+        match self.outcomes.recv_timeout(time_out) {
+            Ok(line) => serde_json::from_str(&line)
+                .or_else(|e| dead(format!("its process said `{line}`: {e}"))),
+            Err(RecvTimeoutError::Timeout) => {
+                dead(format!("hung: did not end within {:.0} s", time_out.as_secs_f64()))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.process.wait().map_err(child_error)?;
+                let said: Vec<_> = self.complaints.iter().collect();
+                let last = said.iter().rev().find(|l| !l.trim().is_empty());
+                let last = last.map_or("nothing", String::as_str);
+                dead(format!("its process ended with {status}; it said: {last}"))
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may hang in a driver; nobody waits for it to see the end of its input.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn child_error(source: std::io::Error) -> Error {
+    Error::Io { path: "tuner's child process".into(), source }
+}
+
+/// The lines of a pipe, read while its writer runs: one that says much would otherwise wait for
+/// its reader.
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(std::result::Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// How to search.
+#[derive(Clone, Debug)]
+pub struct TuneOptions {
+    /// Longest trial of a candidate.
+    pub time_out: Duration,
+    /// Candidates that are measured properly.
+    pub finalists: usize,
+    /// Fresh processes in each of which a winner has to be FASTER to be stored.
+    pub processes: usize,
+    /// Users' files among the candidates, and in which variant's place each stands.
+    pub files: Vec<(&'static KernelVariant, PathBuf)>,
+    /// No further candidate is checked after this time; those that were are still measured.
+    pub within: Duration,
+}
+
+impl TuneOptions {
+    /// How long a process may take to measure the winner against the incumbent.
+    fn proof_time_out(&self) -> Duration {
+        self.time_out + AbOptions::new(false).time_out
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Found {
+    /// Kernel.
+    pub kernel: String,
+    /// Compiled-in parameters.
+    pub shape: String,
+    /// Candidates tried.
+    pub tried: usize,
+    /// Candidates that time did not suffice for.
+    pub skipped: usize,
+    /// Those that were rejected, with the reason.
+    pub rejected: Vec<(String, String)>,
+    /// Every candidate that was timed with its time in the search, microseconds, fastest first.
+    pub ranking: Vec<(String, f64)>,
+    /// Finalists with their times, microseconds, fastest first.
+    pub finalists: Vec<(String, f64)>,
+    /// What runs without tuning.
+    pub incumbent: String,
+    /// The winner.
+    pub winner: String,
+    /// The winner against the incumbent, each in a fresh process; up to the first that does not say
+    /// FASTER.
+    pub comparisons: Vec<paired::Comparison>,
+    /// What entered the store.
+    pub stored: Option<Entry>,
+}
+
+/// Finalists whose times lie this close are a tie.
+const TIE: f64 = 1.01;
+
+/// The candidates that are right, by their places among all, in a process that knows them.
+struct Survivors {
+    child: Child,
+    right: Vec<usize>,
+    /// Those that are out, with the reason.
+    rejected: Vec<(String, String)>,
+    /// Candidates that time did not suffice for.
+    skipped: usize,
+}
+
+/// Checks candidates in a child process, and the rest in another one where a candidate ended it.
+fn survivors(
+    all: &[Candidate],
+    rounds_more: impl Fn(&Candidate) -> Option<String>,
+    options: &TuneOptions,
+    start: &dyn Fn() -> Result<Child>,
+    on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
+) -> Result<Survivors> {
+    let (mut right, mut rejected, mut skipped) = (Vec::new(), Vec::new(), 0);
+    let mut child = start()?;
+    let begun = Instant::now();
+    for (rank, candidate) in all.iter().enumerate() {
+        if begun.elapsed() > options.within {
+            skipped += 1;
+            continue;
+        }
+        if let Some(reason) = rounds_more(candidate) {
+            on_trial(candidate, Some(&reason));
+            rejected.push((candidate.show(), reason));
+            continue;
+        }
+        let answer = child.ask(&Request::Check(candidate.clone()), options.time_out)?;
+        if let Answer::Rejected { reason, alive } = answer {
+            on_trial(candidate, Some(&reason));
+            rejected.push((candidate.show(), reason));
+            if !alive {
+                child = start()?;
+                // The new process has to know those that were right.
+                for rank in &right {
+                    let known: &Candidate = &all[*rank];
+                    child.ask(&Request::Check(known.clone()), options.time_out)?;
+                }
+            }
+        } else {
+            on_trial(candidate, None);
+            right.push(rank);
+        }
+    }
+    Ok(Survivors { child, right, rejected, skipped })
+}
+
+/// Searches the best candidate of some variants for one shape. `trials` makes the command of a
+/// process that answers with [`Trials`] of this kernel and shape on this device; `on_trial` hears
+/// of each candidate why it is out, if it is.
+pub fn tune(
+    gpu: &Arc<Gpu>,
+    kernel: &'static Kernel,
+    variants: &[&'static KernelVariant],
+    problem: &Problem,
+    options: &TuneOptions,
+    trials: &dyn Fn() -> Command,
+    on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
+) -> Result<Found> {
+    let shape = &problem.shape;
+    let incumbent = incumbent(kernel, shape, &gpu.caps)?;
+    let all = candidates(variants, &options.files);
+    let start = || Child::start(trials());
+    let Survivors { mut child, right, rejected, skipped } = survivors(
+        &all,
+        |candidate| rounds_more(kernel, shape, candidate),
+        options,
+        &start,
+        on_trial,
+    )?;
+    let mut found = Found {
+        kernel: kernel.name.to_owned(),
+        shape: kernel.key(shape),
+        tried: all.len() - skipped,
+        skipped,
+        rejected,
+        ranking: Vec::new(),
+        finalists: Vec::new(),
+        incumbent: incumbent.show(),
+        winner: incumbent.show(),
+        comparisons: Vec::new(),
+        stored: None,
+    };
+    let times = match child.ask(&Request::Rank, 20 * options.time_out)? {
+        Answer::Times(times) if times.len() == right.len() => times,
+        other => return Err(unexpected(kernel, problem, "times", &other)),
+    };
+    drop(child);
+    let mut timed: Vec<(f64, usize)> = Vec::with_capacity(right.len());
+    for (time, rank) in times.into_iter().zip(right) {
+        match time {
+            Ok(us) => timed.push((us, rank)),
+            Err(reason) => {
+                on_trial(&all[rank], Some(&reason));
+                found.rejected.push((all[rank].show(), reason));
+            }
+        }
+    }
+    timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    found.ranking = timed.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect();
+    found.finalists = found.ranking.iter().take(options.finalists.max(1)).cloned().collect();
+    // Of those that tie with the fastest, the simplest.
+    let tied = timed.iter().take_while(|(us, _)| *us <= TIE * timed[0].0);
+    let Some(rank) = tied.map(|(_, rank)| *rank).min() else { return Ok(found) };
+    let winner = &all[rank];
+    let plan = winner.plan(kernel, problem, &gpu.caps)?;
+    found.winner = winner.show();
+    if plan.fingerprint() == incumbent.plan(kernel, problem, &gpu.caps)?.fingerprint() {
+        return Ok(found);
+    }
+    // Each in a fresh process: code and weights lie elsewhere in each, and what is claimed of one
+    // may be the luck of where they lay. The first that does not say so ends it.
+    let sides = Box::new([incumbent.clone(), winner.clone()]);
+    for _ in 0..options.processes {
+        let mut child = start()?;
+        match child.ask(&Request::Prove(sides.clone()), options.proof_time_out())? {
+            Answer::Proof(comparison) => found.comparisons.push(*comparison),
+            // Right until then, and not now, or the process ended: no claim is made of it.
+            Answer::Rejected { reason, .. } => {
+                let reason = format!("beside the incumbent: {reason}");
+                on_trial(winner, Some(&reason));
+                found.rejected.push((winner.show(), reason));
+                found.winner = found.incumbent.clone();
+                found.comparisons.clear();
+                return Ok(found);
+            }
+            other => return Err(unexpected(kernel, problem, "a proof", &other)),
+        }
+        if found.comparisons.iter().any(|c| c.verdict != paired::Verdict::Faster) {
+            return Ok(found);
+        }
+    }
+    if winner.wgsl.is_none() {
+        // What the most doubtful of them says.
+        let ratios = found.comparisons.iter().map(|c| c.ratio);
+        let ratio = ratios.max_by(|a, b| a.median.total_cmp(&b.median)).unwrap_or(Ratio::UNKNOWN);
+        found.stored = Some(Entry {
+            adapter: gpu.adapter.name.clone(),
+            driver: gpu.adapter.driver.clone(),
+            wgpu: gpu.place().wgpu.to_owned(),
+            runtime_checks: gpu.place().runtime_checks.to_owned(),
+            kernel: kernel.name.to_owned(),
+            shape: kernel.key(shape),
+            variant: winner.variant.clone(),
+            constants: winner.constants.clone(),
+            source: plan.fingerprint(),
+            ratio,
+            incumbent: incumbent.show(),
+            date: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
+        });
+    }
+    Ok(found)
+}
+
+/// A child process that gave another answer than it was asked for.
+fn unexpected(kernel: &Kernel, problem: &Problem, asked: &str, answer: &Answer) -> Error {
+    let (name, text) = (kernel.name, kernel.show(problem));
+    Error::CheckFailed(format!("{name} {text}: asked for {asked}, a process answered {answer:?}"))
+}
+
+/// Measures a winner against an incumbent over the same memory.
+fn prove(
+    gpu: &Arc<Gpu>,
+    kernel: &'static Kernel,
+    problem: &Problem,
+    [a, b]: &[Candidate; 2],
+) -> Result<paired::Comparison> {
+    let plans = [a.plan(kernel, problem, &gpu.caps)?, b.plan(kernel, problem, &gpu.caps)?];
+    let options = AbOptions::new(gpu.adapter.software);
+    let (outcome, _) = plans_against(gpu, plans, problem, &BenchOptions::of(gpu), &options)?;
+    Ok(outcome.comparison)
+}
+
+/// Why decoding must not take a candidate unasked: what is stored replaces the preference, and a
+/// variant with a tolerance of its own is less exact than the kernel.
+fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> Option<String> {
+    let preferred = kernel.prefer(shape).contains(&candidate.variant.as_str());
+    let own = kernel.variant(&candidate.variant)?.has_own_tolerance();
+    (own && !preferred)
+        .then(|| "its tolerance is its own, so only a hint takes it for this shape".to_owned())
+}
+
+/// What runs untuned: the first preference that can.
+fn incumbent(kernel: &'static Kernel, shape: &Shape, caps: &Capabilities) -> Result<Candidate> {
+    let selection = select(kernel, shape, caps, &Hints::new(), None)
+        .map_err(|e| Error::Usage(e.to_string()))?;
+    Ok(Candidate::plain(selection.plan.declared))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_cover_every_combination_simplest_first() {
+        let kernel = lathe_kernels::kernel("gemv").expect("gemv");
+        let all = candidates(&kernel.variants.iter().collect::<Vec<_>>(), &[]);
+        let of = |name: &str| all.iter().filter(|c| c.variant == name).count();
+        for variant in &kernel.variants {
+            let sets: usize = variant.tunables.iter().map(|(_, values)| values.len()).product();
+            assert_eq!(of(variant.name), 1 + if variant.tunables.is_empty() { 0 } else { sets });
+        }
+        assert_eq!(of("subgroup"), 1 + 4 * 6);
+        assert_eq!(
+            all[0],
+            Candidate { variant: "naive".into(), constants: Constants::new(), wgsl: None }
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_candidate_that_loses_the_device_is_not_called_wrong_and_takes_no_other_with_it() {
+        // Loses its device over the candidates of one variant.
+        const CHILD: &str = r#"while read -r line; do
+            case "$line" in *lost*) echo 'device lost' >&2; exit 4;; esac
+            echo '"right"'
+        done"#;
+        let all: Vec<_> = ["naive", "lost", "subgroup"]
+            .map(|variant| Candidate {
+                variant: variant.into(),
+                constants: Constants::new(),
+                wgsl: None,
+            })
+            .into();
+        let started = std::cell::Cell::new(0);
+        let start = || {
+            started.set(started.get() + 1);
+            let mut command = Command::new("sh");
+            command.args(["-c", CHILD]);
+            Child::start(command)
+        };
+        let options = TuneOptions {
+            time_out: Duration::from_secs(60),
+            finalists: 1,
+            processes: 3,
+            files: Vec::new(),
+            within: Duration::from_secs(600),
+        };
+        let found = survivors(&all, |_| None, &options, &start, &mut |_, _| {}).expect("survivors");
+        assert_eq!((found.right, found.skipped, started.get()), (vec![0, 2], 0, 2));
+        let [(name, reason)] = &found.rejected[..] else { panic!("{:?}", found.rejected) };
+        let is_said = reason.contains("exit status: 4") && reason.ends_with("device lost");
+        assert!(name == "lost" && is_said && !reason.contains("wrong"), "{name}: {reason}");
+    }
+}

@@ -1,0 +1,244 @@
+//! What is watched beside the times: work that never changes, and whether the driver holds the
+//! clocks down.
+
+use std::sync::Arc;
+
+use lathe_record::record::{Canary, Environment, Flag, Watched};
+
+use super::copy::Copier;
+use super::environment::environment;
+use crate::error::{Error, Result};
+use crate::gpu::{Gpu, Span};
+
+/// Change of a canary that makes a result doubtful.
+const DRIFT: f64 = 0.02;
+
+/// Times of the canaries so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Canaries(Vec<Canary>);
+
+impl Canaries {
+    /// Adds the next; says whether one moved since the last time or since the first.
+    pub(super) fn push(&mut self, now: Canary) -> bool {
+        let drifted = self.have_moved(now);
+        self.0.push(now);
+        drifted
+    }
+
+    /// Whether one would have moved.
+    pub(super) fn have_moved(&self, now: Canary) -> bool {
+        let moved = |a: f64, b: f64| (a / b - 1.0).abs() > DRIFT;
+        let mut ends = [self.0.first(), self.0.last()].into_iter().flatten();
+        ends.any(|then| moved(now.copy, then.copy) || moved(now.cycles, then.cycles))
+    }
+
+    /// The last.
+    pub(super) fn last(&self) -> Option<Canary> {
+        self.0.last().copied()
+    }
+
+    /// Largest change of a canary's time so far, as a fraction of its smallest; none before there
+    /// are two.
+    pub(super) fn drift(&self) -> Option<f64> {
+        let of = |time: fn(&Canary) -> f64| {
+            let low = self.0.iter().map(time).fold(f64::INFINITY, f64::min);
+            let high = self.0.iter().map(time).fold(0.0, f64::max);
+            if low > 0.0 { high / low - 1.0 } else { 0.0 }
+        };
+        (self.0.len() > 1).then(|| of(|c| c.copy).max(of(|c| c.cycles)))
+    }
+}
+
+/// Watches a device.
+pub trait Watch {
+    /// Whether the driver holds the clocks down now.
+    fn is_throttled(&self) -> bool;
+
+    /// Times the canaries, where there are any.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn canary(&mut self) -> Result<Option<Canary>>;
+}
+
+/// Watches a GPU; of a software adapter, which is no subject for speed, nothing.
+#[derive(Debug)]
+pub struct GpuWatch {
+    gpu: Arc<Gpu>,
+    copier: Option<Copier>,
+}
+
+impl GpuWatch {
+    /// Takes memory for the canary that copies. A device too full for it has no canaries.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
+        let copier = match gpu.adapter.software {
+            true => None,
+            false => match Copier::new(gpu) {
+                Ok(copier) => Some(copier),
+                Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
+                Err(e) => {
+                    tracing::warn!("no canaries: {e}");
+                    None
+                }
+            },
+        };
+        Ok(Self { gpu: Arc::clone(gpu), copier })
+    }
+}
+
+impl Watch for GpuWatch {
+    fn is_throttled(&self) -> bool {
+        self.gpu.is_throttled()
+    }
+
+    fn canary(&mut self) -> Result<Option<Canary>> {
+        self.copier.as_ref().map(|copier| copier.canary(&self.gpu, false)).transpose()
+    }
+}
+
+/// Watches a run of whole generations. Its models fill the memory that canaries need, so those are
+/// timed before the first is loaded and after the last is gone.
+#[derive(Debug)]
+pub struct RunWatch {
+    gpu: Arc<Gpu>,
+    canaries: Canaries,
+    /// Where and with what the run takes place, with the copy bandwidth, by which `compare` sees
+    /// that the machine has changed.
+    pub environment: Environment,
+}
+
+impl RunWatch {
+    /// Before any model is loaded.
+    ///
+    /// # Errors
+    /// A lost device, or one without timestamps that work.
+    pub fn begin(gpu: &Arc<Gpu>) -> Result<Self> {
+        let mut environment = environment(gpu);
+        environment.timestamp_quantum_ns = Span::new(gpu)?.timestamp_step_ns(gpu)?;
+        let mut watch = Self { gpu: Arc::clone(gpu), canaries: Canaries::default(), environment };
+        watch.environment.copy_gb_s = watch.copied(&|copier| copier.bandwidth(gpu))?;
+        Ok(watch)
+    }
+
+    /// After the last model is gone: canaries again, and what the driver says now.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn end(&mut self) -> Result<()> {
+        if self.gpu.adapter.software {
+            return Ok(());
+        }
+        self.copied(&|_| Ok(0.0))?;
+        self.environment.canary_drift = self.canaries.drift();
+        if let Some(machine) = &mut self.environment.machine {
+            machine.gpu.extend(self.gpu.state());
+        }
+        Ok(())
+    }
+
+    /// A figure of the copier, and the canaries of a GPU; none of a device too full for it.
+    fn copied(&mut self, measure: &dyn Fn(&Copier) -> Result<f64>) -> Result<Option<f64>> {
+        let gpu = &self.gpu;
+        let measured = Copier::new(gpu).and_then(|copier| {
+            let figure = measure(&copier)?;
+            // Loading and verifying leave the device idle.
+            let canary = (!gpu.adapter.software).then(|| copier.canary(gpu, true));
+            Ok((figure, canary.transpose()?))
+        });
+        match measured {
+            Ok((figure, canary)) => {
+                canary.map(|now| self.canaries.push(now));
+                Ok(Some(figure))
+            }
+            Err(lost @ Error::DeviceLost { .. }) => Err(lost),
+            Err(e) => {
+                tracing::warn!("no copy bandwidth and no canaries: {e}");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Timed repetitions without those during which the driver held the clocks down.
+#[derive(Debug)]
+pub struct Repetitions<T> {
+    wanted: usize,
+    kept: Vec<T>,
+    dropped: usize,
+    held_down: bool,
+}
+
+impl<T> Repetitions<T> {
+    /// So many are wanted.
+    pub fn new(wanted: usize) -> Self {
+        Self { wanted, kept: Vec::new(), dropped: 0, held_down: false }
+    }
+
+    /// The number of the next; none when there are as many as wanted.
+    pub fn wanted(&self) -> Option<usize> {
+        (self.kept.len() < self.wanted).then(|| self.kept.len() + self.dropped)
+    }
+
+    /// Takes a repetition, unless the clocks were held down meanwhile. Where as many as are wanted
+    /// were dropped it counts nevertheless, with a flag. Says whether it counts.
+    pub fn push(&mut self, repetition: T, held_down: bool) -> bool {
+        if held_down && self.dropped < self.wanted {
+            self.dropped += 1;
+            return false;
+        }
+        self.held_down |= held_down;
+        self.kept.push(repetition);
+        true
+    }
+
+    /// What counts, and what a record says of the rest.
+    pub fn end(self, settled: bool) -> (Vec<T>, Watched) {
+        let flags = [(!settled, Flag::NotSettled), (self.held_down, Flag::Throttled)];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
+        (self.kept, Watched { throttled: self.dropped, flags: flags.collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throttled_repetitions_are_dropped_until_nothing_else_comes() {
+        let watched = |held_down: &[bool]| {
+            let mut repetitions = Repetitions::new(3);
+            let mut count = 0;
+            while let Some(number) = repetitions.wanted() {
+                assert_eq!(number, count);
+                repetitions.push(number, held_down.get(number).copied().unwrap_or(false));
+                count += 1;
+            }
+            repetitions.end(true)
+        };
+        assert_eq!(watched(&[]), (vec![0, 1, 2], Watched::default()));
+        let dropped = |throttled, flags| Watched { throttled, flags };
+        assert_eq!(watched(&[false, true, true]), (vec![0, 3, 4], dropped(2, Vec::new())));
+        let flagged = vec![Flag::Throttled.into()];
+        assert_eq!(watched(&[true; 9]), (vec![3, 4, 5], dropped(3, flagged)));
+        let (_, unsettled) = Repetitions::<()>::new(0).end(false);
+        assert_eq!(unsettled.flags, [Flag::NotSettled]);
+    }
+
+    #[test]
+    fn canaries_move_against_the_last_and_the_first() {
+        let mut canaries = Canaries::default();
+        let at = |copy: f64, cycles: f64| Canary { copy, cycles };
+        assert!(!canaries.push(at(1.0, 1.0)));
+        assert_eq!(canaries.drift(), None);
+        assert!(!canaries.push(at(1.015, 1.0)));
+        // Little since the last, much since the first.
+        assert!(canaries.push(at(1.03, 1.0)));
+        // The clock of the multiprocessors alone.
+        assert!(canaries.push(at(1.0, 0.9)));
+        assert!((canaries.drift().expect("four") - 1.0 / 9.0).abs() < 1e-9);
+        assert_eq!(canaries.last(), Some(at(1.0, 0.9)));
+    }
+}

@@ -1,0 +1,451 @@
+//! What a device has to do, as plain data: a variant specialised for a shape ([`Plan`]), which
+//! variant that is ([`select`]), operations over tensors ([`recording`]). The GPU executor turns it
+//! into pipelines and buffers.
+
+pub mod backend_text;
+pub mod layout;
+pub mod limits;
+pub mod memory;
+pub mod recording;
+pub mod run;
+pub mod select;
+pub mod shapes;
+pub mod target;
+pub mod tuned;
+pub mod user;
+pub mod weights;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use lathe_kernels::{
+    Capabilities, Constants, Kernel, KernelVariant, Packing, Problem, ReflectError, Reflection,
+    Shape, Tolerance,
+};
+use layout::{KvOrder, WeightPart};
+use user::Golden;
+
+use crate::error::Error;
+
+/// One variant, specialised for one shape on one adapter.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The kernel.
+    pub kernel: &'static Kernel,
+    /// Variant name, or the file of a user's own WGSL.
+    pub variant: String,
+    /// WGSL handed to the device.
+    pub text: Cow<'static, str>,
+    /// The text is a built-in variant's: its indexing is proven by the sweeps, so it may run
+    /// without wgpu's checks. Any other text, a file's or a registered one, does only where the
+    /// user vouches for it.
+    pub built_in: bool,
+    /// What naga says of it.
+    pub reflection: Arc<Reflection>,
+    /// Values of all overrides.
+    pub constants: Constants,
+    /// Dispatches, in order.
+    pub stages: Vec<PlannedStage>,
+    /// How it reads quantised weight rows.
+    pub packing: Packing,
+    /// The built-in variant whose stages, or at least whose tolerance, it has.
+    pub declared: &'static KernelVariant,
+    /// The kernel's name of each WGSL variable that has another.
+    pub bindings: BTreeMap<String, String>,
+    /// Content of uniform buffers, by name; built-in kernels have none.
+    pub uniforms: Vec<(String, Vec<u8>)>,
+    /// Bytes of scratch memory that a user's file has of its own, by name.
+    pub scratch: Vec<(String, u64)>,
+    /// Variables of a user's file that hold weights in their own way.
+    pub parts: Vec<WeightPart>,
+    /// Caches that a user's file has in another order, by the kernel's name.
+    pub kv_orders: BTreeMap<&'static str, KvOrder>,
+    /// How far it may lie from the reference, where that is not what `declared` has.
+    pub tolerated: Option<Tolerated>,
+    /// What comes of an operation of the user's own; ours have a reference.
+    pub golden: Option<Arc<Golden>>,
+}
+
+/// A tolerance that a user's mapping asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Tolerated {
+    /// That of a built-in variant.
+    Of(&'static KernelVariant),
+    /// Bounds of its own; the operation's where it has none.
+    Own {
+        /// See [`Tolerance::k`].
+        k: Option<f64>,
+        /// See [`Tolerance::nmse`].
+        nmse: Option<f64>,
+    },
+}
+
+/// One dispatch of a plan.
+#[derive(Clone)]
+pub struct PlannedStage {
+    /// WGSL entry point.
+    pub entry: String,
+    /// Workgroups in x, y and z.
+    pub groups: [u32; 3],
+    /// What it runs where that is not the plan's own text with the plan's constants and bindings:
+    /// see [`Plan::code`].
+    pub code: Option<Arc<StageCode>>,
+}
+
+/// What tells stages apart, in fingerprints too: those of plans of one text are as old as these.
+impl fmt::Debug for PlannedStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("PlannedStage");
+        shown.field("entry", &self.entry).field("groups", &self.groups);
+        if let Some(code) = &self.code {
+            let text = format!("{:016x}", fnv(FNV_START, code.text.bytes()));
+            let StageCode { constants, bindings, .. } = &**code;
+            shown.field("text", &text).field("constants", constants).field("bindings", bindings);
+        }
+        shown.finish()
+    }
+}
+
+/// What a stage of a user's mapping has of its own.
+#[derive(Debug)]
+pub struct StageCode {
+    /// WGSL.
+    pub text: Arc<str>,
+    /// What naga says of it.
+    pub reflection: Arc<Reflection>,
+    /// Values of all overrides.
+    pub constants: Constants,
+    /// See [`Plan::bindings`].
+    pub bindings: BTreeMap<String, String>,
+}
+
+/// What a stage runs: see [`Plan::code`].
+#[derive(Clone, Copy, Debug)]
+pub struct Code<'a> {
+    /// WGSL.
+    pub text: &'a str,
+    /// What naga says of it.
+    pub reflection: &'a Reflection,
+    /// Values of all overrides.
+    pub constants: &'a Constants,
+    bindings: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Code<'a> {
+    /// What a WGSL variable is bound to: the kernel's name of it, or a name of the plan's own.
+    pub fn binding(self, variable: &'a str) -> &'a str {
+        self.bindings.get(variable).map_or(variable, String::as_str)
+    }
+}
+
+/// Why a plan cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The adapter or the shape rules the variant out.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A user's mapping comes to what cannot be at this shape, such as no workgroup.
+    #[error("{0}")]
+    Shape(String),
+    /// The WGSL does not fit the kernel.
+    #[error(transparent)]
+    Reflect(#[from] ReflectError),
+}
+
+impl PlanError {
+    /// The error of a command to which a file or a variant was named.
+    pub fn into_usage(self) -> Error {
+        match self {
+            PlanError::Reflect(e) => e.into(),
+            PlanError::Unavailable(reason) | PlanError::Shape(reason) => Error::Usage(reason),
+        }
+    }
+}
+
+impl Plan {
+    /// Specialises a built-in or registered variant.
+    pub fn of(
+        kernel: &'static Kernel,
+        variant: &'static KernelVariant,
+        shape: &Shape,
+        caps: &Capabilities,
+    ) -> Result<Self, PlanError> {
+        Self::tuned(kernel, variant, shape, caps, &Constants::new())
+    }
+
+    /// Specialises such a variant with some overrides set.
+    pub fn tuned(
+        kernel: &'static Kernel,
+        variant: &'static KernelVariant,
+        shape: &Shape,
+        caps: &Capabilities,
+        constants: &Constants,
+    ) -> Result<Self, PlanError> {
+        let pair = lathe_kernels::source(kernel.name, variant.name)
+            .zip(lathe_kernels::reflection(kernel.name, variant.name));
+        let Some((source, reflection)) = pair else {
+            return Err(PlanError::Unavailable(format!(
+                "{}/{} is not registered",
+                kernel.name, variant.name
+            )));
+        };
+        let text = Cow::Borrowed(source.text);
+        let plan = Self::build(kernel, variant, shape, caps, text, reflection, constants)?;
+        Ok(Self { built_in: source.is_built_in(), ..plan })
+    }
+
+    /// Specialises another WGSL text with a variant's own entry points and bindings. Its
+    /// `// import:` lines name the same modules as a built-in file's.
+    pub fn with_text(
+        kernel: &'static Kernel,
+        variant: &'static KernelVariant,
+        shape: &Shape,
+        caps: &Capabilities,
+        text: &str,
+        path: &str,
+    ) -> Result<Self, PlanError> {
+        let (text, reflection) = Self::reflect(text, path)?;
+        Self::build(
+            kernel,
+            variant,
+            shape,
+            caps,
+            Cow::Owned(text),
+            Arc::new(reflection),
+            &Constants::new(),
+        )
+    }
+
+    /// A WGSL text with its modules, and what naga says of it.
+    pub fn reflect(text: &str, path: &str) -> Result<(String, Reflection), PlanError> {
+        let text = lathe_kernels::link(text, path)?;
+        let reflection = Reflection::of(&text, path)?;
+        Ok((text, reflection))
+    }
+
+    /// A hash of the source, its constants, grid and bindings: equal when the same code runs the
+    /// same way (FNV-1a).
+    pub fn fingerprint(&self) -> String {
+        let Self { stages, bindings, uniforms, scratch, parts, kv_orders, constants, .. } = self;
+        let text = fnv(FNV_START, self.text.bytes().chain([0]));
+        let mut rest = format!("{constants:?}{stages:?}{bindings:?}{uniforms:?}");
+        if !scratch.is_empty() || self.is_laid_out() {
+            rest += &format!("{scratch:?}{parts:?}{kv_orders:?}");
+        }
+        format!("{:016x}", fnv(text, rest.bytes()))
+    }
+
+    fn build(
+        kernel: &'static Kernel,
+        variant: &'static KernelVariant,
+        shape: &Shape,
+        caps: &Capabilities,
+        text: Cow<'static, str>,
+        reflection: Arc<Reflection>,
+        set: &Constants,
+    ) -> Result<Self, PlanError> {
+        if let Some(reason) = variant.unsupported(shape, caps) {
+            return Err(PlanError::Unavailable(reason));
+        }
+        let tuned = variant.constants(shape, caps);
+        let mut given: Vec<(&str, f64)> = shape.iter().chain(tuned).collect();
+        given.extend(set.iter().map(|(name, value)| (name.as_str(), *value)));
+        for (name, value) in set {
+            let own = |(known, own): &(&str, f64)| (*known == name).then_some(*own);
+            let own = given[..given.len() - set.len()].iter().rev().find_map(own);
+            let is_free = kernel.param(name).is_none() && reflection.has_override(name);
+            if !is_free || !fits_grid(*value, own) {
+                return Err(PlanError::Unavailable(format!("cannot set {name} = {value}")));
+            }
+        }
+        let constants = reflection.constants(given)?;
+        let mut plan = Self {
+            kernel,
+            variant: variant.name.to_owned(),
+            built_in: false,
+            text,
+            reflection,
+            constants,
+            stages: Vec::with_capacity(variant.stages.len()),
+            packing: kernel.packing(variant.packing, shape),
+            declared: variant,
+            bindings: BTreeMap::new(),
+            uniforms: Vec::new(),
+            scratch: Vec::new(),
+            parts: Vec::new(),
+            kv_orders: BTreeMap::new(),
+            tolerated: None,
+            golden: None,
+        };
+        for stage in &variant.stages {
+            let groups = stage.grid(shape, &plan.constants);
+            if groups == 0 {
+                continue;
+            }
+            let stage = PlannedStage { entry: stage.entry.to_owned(), groups: [0; 3], code: None };
+            plan.check_stage(&stage, caps)?;
+            let groups = plan.fold(&stage, groups, caps)?;
+            plan.stages.push(PlannedStage { groups, ..stage });
+        }
+        Ok(plan)
+    }
+
+    /// What a stage runs.
+    pub fn code<'a>(&'a self, stage: &'a PlannedStage) -> Code<'a> {
+        match &stage.code {
+            None => Code {
+                text: &self.text,
+                reflection: &self.reflection,
+                constants: &self.constants,
+                bindings: &self.bindings,
+            },
+            Some(code) => Code {
+                text: &code.text,
+                reflection: &code.reflection,
+                constants: &code.constants,
+                bindings: &code.bindings,
+            },
+        }
+    }
+
+    /// Whether weights or caches lie in memory as its mapping says and not as ours.
+    pub fn is_laid_out(&self) -> bool {
+        !self.parts.is_empty() || !self.kv_orders.is_empty()
+    }
+
+    /// Whether a stage, or anything in its text, is bound to a name of the kernel's.
+    pub fn binds(&self, name: &str) -> bool {
+        let own = self.reflection.buffers.iter().map(|b| self.binding(&b.name));
+        let stages = self.stages.iter().map(|stage| self.code(stage));
+        let of =
+            |code: Code<'_>| code.reflection.buffers.iter().any(|b| code.binding(&b.name) == name);
+        own.into_iter().any(|bound| bound == name) || stages.into_iter().any(of)
+    }
+
+    /// All WGSL of the user's that it runs: the text of a file, then those of its stages' files.
+    /// None of a built-in kernel.
+    pub fn users_text(&self) -> Option<String> {
+        if self.built_in {
+            return None;
+        }
+        let mut texts: Vec<&str> = vec![&self.text];
+        for stage in &self.stages {
+            let text = self.code(stage).text;
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        Some(texts.join("\n"))
+    }
+
+    /// Workgroups of a stage in two dimensions, where one is not enough and it can tell.
+    pub(crate) fn fold(
+        &self,
+        stage: &PlannedStage,
+        groups: usize,
+        caps: &Capabilities,
+    ) -> Result<[u32; 3], PlanError> {
+        let unfolds = self.code(stage).reflection.entry(&stage.entry).is_some_and(|e| e.unfolds);
+        match fold(groups, caps.grid_dimension) {
+            Some([x, y, z]) if y == 1 || unfolds => Ok([x, y, z]),
+            _ => Err(PlanError::Unavailable(format!(
+                "needs {groups} workgroups, a grid dimension holds {}",
+                caps.grid_dimension
+            ))),
+        }
+    }
+
+    /// How far it may lie from the reference.
+    pub fn tolerance(&self, problem: &Problem) -> Tolerance {
+        let declared = self.kernel.tolerance(Some(self.declared), problem);
+        match self.tolerated {
+            None => declared,
+            Some(Tolerated::Of(variant)) => self.kernel.tolerance(Some(variant), problem),
+            Some(Tolerated::Own { k, nmse }) => Tolerance {
+                k: k.unwrap_or(declared.k),
+                nmse: nmse.unwrap_or(declared.nmse),
+                reason: "the mapping of the file says so",
+                ..declared
+            },
+        }
+    }
+
+    /// The kernel's name of a WGSL variable.
+    pub fn binding<'a>(&'a self, variable: &'a str) -> &'a str {
+        self.bindings.get(variable).map_or(variable, String::as_str)
+    }
+
+    /// Why a stage cannot run on an adapter.
+    pub(crate) fn check_stage(
+        &self,
+        stage: &PlannedStage,
+        caps: &Capabilities,
+    ) -> Result<(), PlanError> {
+        let Code { reflection, constants, .. } = self.code(stage);
+        // A feature that is not there may keep the text from being compiled at all.
+        let mut lacking = limits::features_lacking(reflection, caps);
+        if lacking.is_empty() {
+            // What its numbers make of a user's text is refused here, with the file's name.
+            if !self.built_in {
+                reflection.resolved(&stage.entry, constants)?;
+            }
+            let workgroup = reflection.workgroup(&stage.entry, constants)?;
+            lacking = limits::lacking(reflection, &stage.entry, workgroup, caps);
+        }
+        if !lacking.is_empty() {
+            return Err(PlanError::Unavailable(lacking.swap_remove(0)));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a grid can count on an override: it may divide by those that are not zero in the
+/// variant itself.
+fn fits_grid(value: f64, own: Option<f64>) -> bool {
+    own == Some(value) || (value.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&value))
+}
+
+/// State of an FNV-1a hash of nothing.
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// The state of an FNV-1a hash after more bytes.
+fn fnv(state: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(state, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Hash of a file's bytes, as records have it.
+///
+/// # Errors
+/// It cannot be read.
+pub fn file_hash(path: &std::path::Path) -> std::io::Result<String> {
+    let bytes = std::fs::read(path)?;
+    Ok(format!("{:016x}", fnv(FNV_START, bytes.into_iter())))
+}
+
+/// Workgroups as x and y, y as small as the adapter's limit allows.
+fn fold(groups: usize, limit: u32) -> Option<[u32; 3]> {
+    let limit = limit as usize;
+    let y = groups.div_ceil(limit).max(1);
+    let x = groups.div_ceil(y);
+    (y <= limit).then_some([x as u32, y as u32, 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folding_covers_all_groups_and_keeps_the_limit() {
+        assert_eq!(fold(1, 65535), Some([1, 1, 1]));
+        assert_eq!(fold(65535, 65535), Some([65535, 1, 1]));
+        assert_eq!(fold(65536, 65535), Some([32768, 2, 1]));
+        assert_eq!(fold(10, 3), None);
+        for n in 1..200 {
+            if let Some([x, y, _]) = fold(n, 16) {
+                assert!(x <= 16 && y <= 16 && (x * y) as usize >= n);
+            }
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Runs: operations in order that one dispatch does, as phases between which all its workgroups
+//! wait for each other. The operations stay what they are: the CPU executor, the judge and the
+//! profiler see them one by one.
+
+mod layers;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use lathe_kernels::phases::{self, Grid};
+use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
+use layers::Layers;
+
+use crate::plan::limits;
+use crate::plan::memory::padded;
+use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
+
+/// Sectors that an invocation may prefetch at a wait: each is a line of WGSL.
+const MOST_PREFETCH: u32 = 64;
+
+/// Which steps have runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Runs {
+    /// Layers are runs where the adapter has passed the test of waiting workgroups.
+    #[default]
+    Auto,
+    /// None: a dispatch a stage.
+    Off,
+    /// Runs on this grid, tested or not.
+    Of(Grid),
+    /// As `Auto` on an adapter that passed with this grid, whether it did or not: for tests of what
+    /// follows where workgroups then wait in vain. On the command line `auto:GRID`.
+    #[doc(hidden)]
+    Assumed(Grid),
+}
+
+impl Runs {
+    /// Whether nobody chose the grid, so that a step without runs may take its place.
+    pub fn is_auto(self) -> bool {
+        matches!(self, Runs::Auto | Runs::Assumed(_))
+    }
+}
+
+impl FromStr for Runs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let grid = |text: &str| {
+            let (groups, rest) = text.split_once('x')?;
+            let (rest, layers) = match rest.split_once('/') {
+                Some((rest, layers)) => (rest, layers.parse().ok().filter(|n| *n > 0)?),
+                None => (rest, u32::MAX),
+            };
+            let (invocations, prefetch) = rest.split_once('+').unwrap_or((rest, "0"));
+            let (groups, invocations) = (groups.parse().ok()?, invocations.parse().ok()?);
+            let prefetch = prefetch.parse().ok().filter(|loads| *loads <= MOST_PREFETCH)?;
+            let is_grid = u32::is_power_of_two(groups) && invocations > 0;
+            is_grid.then_some(Grid { groups, invocations, prefetch, layers })
+        };
+        let of = |text: &str| match text.strip_prefix("auto:") {
+            Some(text) => grid(text).map(Runs::Assumed),
+            None => grid(text).map(Runs::Of),
+        };
+        match text {
+            "auto" => Ok(Runs::Auto),
+            "off" => Ok(Runs::Off),
+            _ => of(text).ok_or_else(|| {
+                format!(
+                    "`{text}` is none of auto, off and WORKGROUPSxINVOCATIONS[+SECTORS][/LAYERS] \
+                     with a power of two of workgroups and at most {MOST_PREFETCH} sectors, such as \
+                     128x256+3"
+                )
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Runs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Runs::Auto => f.write_str("auto"),
+            Runs::Off => f.write_str("off"),
+            Runs::Of(grid) => write!(f, "{grid}"),
+            Runs::Assumed(grid) => write!(f, "auto:{grid}"),
+        }
+    }
+}
+
+/// Operations of a step that one dispatch does.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Which of the step's.
+    pub ops: Range<usize>,
+    /// Layers that they are of.
+    pub layers: usize,
+    /// Dispatches that they would be apart.
+    pub phases: usize,
+    /// Its workgroups.
+    pub grid: Grid,
+    /// WGSL, with what naga says of it. Equal runs share it.
+    pub text: Arc<RunText>,
+    /// What each variable is bound to.
+    pub bound: Vec<(String, Bound)>,
+    /// The words with which its workgroups wait.
+    pub arrivals: TensorId,
+}
+
+/// What a variable of a run is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// A tensor.
+    Tensor(TensorId),
+    /// A tensor of each of some layers, in one buffer: one of [`Recording::stacks`].
+    Stack(Stack),
+}
+
+impl Run {
+    /// What a variable is bound to. Panics when it is not: runs bind all that they name.
+    pub fn bound(&self, variable: &str) -> &Bound {
+        let found = self.bound.iter().find(|(name, _)| name == variable);
+        found.map_or_else(|| panic!("nothing bound to {variable}"), |(_, bound)| bound)
+    }
+}
+
+/// Tensors that lie in one buffer, so that a run finds those of each layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// In the order of the layers, all as long.
+    pub tensors: Vec<TensorId>,
+    /// Bytes from one to the next.
+    pub stride: u64,
+}
+
+/// Tensors of a stack begin at multiples of this, at which any adapter can bind them.
+const STACK_ALIGN: u64 = 256;
+
+impl Stack {
+    /// Of tensors that take so many bytes each.
+    fn new(tensors: Vec<TensorId>, bytes: u64) -> Self {
+        Self { tensors, stride: padded(bytes).next_multiple_of(STACK_ALIGN) }
+    }
+
+    /// Of all its tensors.
+    pub fn bytes(&self) -> u64 {
+        self.stride * self.tensors.len() as u64
+    }
+}
+
+/// A joined text.
+#[derive(Debug)]
+pub struct RunText {
+    /// WGSL.
+    pub text: String,
+    /// What naga says of it.
+    pub reflection: Reflection,
+}
+
+/// What the words are called with which the workgroups of a grid wait.
+fn arrivals_name(grid: Grid) -> String {
+    format!("run.arrivals.{}", grid.groups)
+}
+
+/// Whether each of an operation's dispatches can be a phase on a grid.
+fn is_phase(op: &Op, grid: Grid) -> bool {
+    let fits = |entry: &str| {
+        let workgroup = op.plan.reflection.workgroup(entry, &op.plan.constants);
+        workgroup.is_ok_and(|(_, invocations)| invocations == grid.invocations)
+    };
+    let linear = |groups: [u32; 3]| groups[1] == 1 && groups[2] == 1;
+    op.plan.built_in
+        && op.own.is_empty()
+        && op.plan.stages.iter().all(|stage| linear(stage.groups) && fits(&stage.entry))
+}
+
+/// Makes the operations of layers that follow each other a run, as many layers as the grid says,
+/// as they have the same operations, and as have room in the adapter's bindings. What cannot be
+/// phases, or needs what the adapter lacks, stays apart.
+///
+/// # Errors
+/// Phases cannot be joined, one breaks the rule of runs (`Joined::reflected`), or naga refuses
+/// what comes of it.
+pub fn add_runs(
+    recording: &mut Recording,
+    grid: Grid,
+    caps: &Capabilities,
+) -> Result<(), ReflectError> {
+    let mut left: &[Range<usize>] = &layers_of(recording, grid);
+    let mut arrivals = None;
+    let mut texts = HashMap::new();
+    while !left.is_empty() {
+        let (count, found) = most_layers(recording, left, grid, caps, &mut texts)?;
+        let (first, ops) = (left[0].clone(), left[0].start..left[count - 1].end);
+        left = &left[count..];
+        let Some((buffers, names, text)) = found else { continue };
+        for op in first.clone().filter(|op| first.contains(&(op + 1))) {
+            if layers::inlined(recording, op).is_some() {
+                let [made, reader] = [op, op + 1].map(|op| recording.ops[op].label);
+                tracing::info!("{reader} makes what it reads of {made}, whose last stage is none");
+            }
+        }
+        let bound = names.into_iter().map(|(name, i)| (name, buffers[i].clone()));
+        let mut bound: Vec<_> = bound.collect();
+        recording.stacks.extend(buffers.into_iter().filter_map(|buffer| match buffer {
+            Bound::Stack(stack) => Some(stack),
+            Bound::Tensor(_) => None,
+        }));
+        let arrivals = *arrivals.get_or_insert_with(|| {
+            recording.tensor(arrivals_name(grid), TensorInit::Counter(phases::ARRIVAL_WORDS))
+        });
+        bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(arrivals)));
+        let phases = dispatches(recording, &ops);
+        recording.runs.push(Run { ops, layers: count, phases, grid, text, bound, arrivals });
+    }
+    Ok(())
+}
+
+/// A step without one of its phases.
+#[derive(Clone, Debug)]
+pub struct LeftOut {
+    /// The operations whose phase it is, one of each layer that has it.
+    pub ops: Vec<usize>,
+    /// Which of their dispatches.
+    pub stage: usize,
+    /// What is left. It computes something else: it is there to be timed.
+    pub recording: Arc<Recording>,
+}
+
+/// What makes a phase of one layer the same as one of another: what its operation does, which of
+/// those of the layer that do so it is, and which dispatch of it.
+type PhaseKey = (&'static str, usize, usize);
+
+/// The steps in which all layers lack one of the phases of their runs, a step a phase. A run of
+/// fewer than three phases keeps them.
+///
+/// # Errors
+/// naga refuses what is left.
+pub fn without_each_phase(
+    recording: &Recording,
+    caps: &Capabilities,
+) -> Result<Vec<LeftOut>, ReflectError> {
+    // Its tensors are no part of a stack yet, so that they become the same ones again.
+    let bare = Recording { runs: Vec::new(), stacks: Vec::new(), ..recording.clone() };
+    let layers_of = |run: &Run| -> Result<(Layers<'_>, Vec<PhaseKey>), ReflectError> {
+        let each = ranges_of(&bare, &run.ops);
+        let layers = Layers::new(&bare, &each, caps).map_err(ReflectError::Link)?;
+        let name = |op: usize| bare.ops[op].label.op;
+        let key = |&(op, stage): &(usize, usize)| {
+            let same = (each[0].start..op).filter(|other| name(*other) == name(op));
+            (name(op), same.count(), stage)
+        };
+        let keys = layers.first_layer().iter().map(key).collect();
+        Ok((layers, keys))
+    };
+    // In the order of most layers.
+    let mut runs: Vec<&Run> = recording.runs.iter().collect();
+    runs.sort_by_key(|run| std::cmp::Reverse(run.layers));
+    let mut keys: Vec<PhaseKey> = Vec::new();
+    for run in runs {
+        let own = layers_of(run)?.1;
+        let new = own.iter().filter(|key| own.len() > 2 && !keys.contains(key));
+        let new: Vec<_> = new.copied().collect();
+        keys.extend(new);
+    }
+    let mut left_out = Vec::new();
+    for key in keys {
+        let (mut ops, mut without) = (Vec::new(), recording.clone());
+        for (run, full) in without.runs.iter_mut().zip(&recording.runs) {
+            let (mut layers, own) = layers_of(full)?;
+            let place = own.iter().position(|own| *own == key).filter(|_| own.len() > 2);
+            let Some(place) = place else { continue };
+            ops.extend(layers.leave_out(place).iter().map(|(op, _)| op));
+            let joined = layers.join(full.grid)?;
+            // No rule of runs: nobody looks at what comes of it.
+            let reflection = Reflection::of(&joined.text, "a run without one of its phases")?;
+            // The layers are those of the recording, so its stacks have every tensor they name.
+            let bound =
+                joined.buffers.into_iter().map(|(name, i)| (name, layers.buffers[i].clone()));
+            run.bound = bound.collect();
+            run.bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(full.arrivals)));
+            run.text = Arc::new(RunText { text: joined.text, reflection });
+        }
+        left_out.push(LeftOut { ops, stage: key.2, recording: Arc::new(without) });
+    }
+    Ok(left_out)
+}
+
+/// The operations of each layer among some.
+fn ranges_of(recording: &Recording, ops: &Range<usize>) -> Vec<Range<usize>> {
+    let same = |a: &Op, b: &Op| a.label.layer == b.label.layer;
+    let mut from = ops.start;
+    let chunks = recording.ops[ops.clone()].chunk_by(same).map(|chunk| {
+        from += chunk.len();
+        from - chunk.len()..from
+    });
+    chunks.collect()
+}
+
+/// Dispatches of some operations, where each has its own.
+fn dispatches(recording: &Recording, ops: &Range<usize>) -> usize {
+    recording.ops[ops.clone()].iter().map(|op| op.plan.stages.len()).sum()
+}
+
+/// The operations of each layer that can be a run, as far as they follow each other.
+fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for (i, op) in recording.ops.iter().enumerate() {
+        let layer = op.label.layer;
+        if layer.is_none() || !is_phase(op, grid) {
+            continue;
+        }
+        match ranges.last_mut() {
+            Some(last) if last.end == i && recording.ops[last.start].label.layer == layer => {
+                last.end += 1;
+            }
+            _ => ranges.push(i..i + 1),
+        }
+    }
+    ranges.retain(|range| (2..=phases::MOST_WAITS).contains(&dispatches(recording, range)));
+    ranges
+}
+
+/// A run: its buffers, its variables with the numbers of their buffers, its text.
+type Found = (Vec<Bound>, Vec<(String, usize)>, Arc<RunText>);
+
+/// How many of the first of some layers can be one run, and that run; none where one layer alone is
+/// too much for the adapter.
+fn most_layers(
+    recording: &Recording,
+    left: &[Range<usize>],
+    grid: Grid,
+    caps: &Capabilities,
+    texts: &mut HashMap<String, Arc<RunText>>,
+) -> Result<(usize, Option<Found>), ReflectError> {
+    let together = left.windows(2).take_while(|two| two[0].end == two[1].start).count() + 1;
+    let first = recording.ops[left[0].start].label;
+    for count in (1..=together.min(grid.layers as usize)).rev() {
+        let layers = match Layers::new(recording, &left[..count], caps) {
+            Ok(layers) => layers,
+            Err(reason) => {
+                tracing::info!("{count} layers from {first} on are not one run: {reason}");
+                continue;
+            }
+        };
+        let joined = layers.join(grid)?;
+        let (text, buffers) = (&joined.text, &joined.buffers);
+        let text = match texts.get(text) {
+            Some(text) => Arc::clone(text),
+            None => {
+                let reflection = joined.reflected()?;
+                let known = Arc::new(RunText { text: text.clone(), reflection });
+                texts.insert(text.clone(), Arc::clone(&known));
+                known
+            }
+        };
+        let workgroup = text.reflection.workgroup(phases::ENTRY, &Constants::new())?;
+        let lacking = limits::lacking(&text.reflection, phases::ENTRY, workgroup, caps);
+        match lacking.first() {
+            None => return Ok((count, Some((layers.buffers, buffers.clone(), text)))),
+            Some(reason) => {
+                tracing::info!("{count} layers from {first} on are not one run: it {reason}");
+            }
+        }
+    }
+    Ok((1, None))
+}

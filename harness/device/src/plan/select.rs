@@ -1,0 +1,229 @@
+//! Which variant runs: an explicit choice, or the first of the kernel's preferences that can.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use lathe_kernels::{Capabilities, Kernel, KernelVariant, ReflectError, Shape};
+use lathe_record::record::FIRST_PREFERENCE;
+
+use crate::error::{Error, Result};
+use crate::plan::tuned::Tuned;
+use crate::plan::user::{UserKernel, is_file};
+use crate::plan::{Plan, PlanError};
+
+/// A selected variant, specialised, with the reason it was taken.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// The specialised variant.
+    pub plan: Plan,
+    /// One line for logs and reports.
+    pub why: String,
+    /// It is a stored choice of `lathe tune`.
+    pub tuned: bool,
+}
+
+/// Explicit choices by the kernel's name.
+pub type Hints = BTreeMap<String, Hint>;
+
+/// An explicit choice for one kernel.
+#[derive(Clone, Debug)]
+pub enum Hint {
+    /// A variant by its name.
+    Variant(String),
+    /// A user's file.
+    File {
+        /// The file, read once: every operation of a step runs the same text.
+        file: Arc<UserKernel>,
+        /// The variant whose grid it has, where it maps none of its own.
+        place: &'static KernelVariant,
+    },
+}
+
+impl From<&str> for Hint {
+    fn from(variant: &str) -> Self {
+        Hint::Variant(variant.to_owned())
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hint::Variant(name) => f.write_str(name),
+            Hint::File { file, .. } => write!(f, "{}", file.path().display()),
+        }
+    }
+}
+
+impl Hint {
+    /// Reads `KERNEL=VARIANT`, `KERNEL=FILE.wgsl` or `KERNEL/VARIANT=FILE.wgsl`. Without a variant
+    /// a file stands in the place of the kernel's first.
+    ///
+    /// # Errors
+    /// The text has another form, names a kernel or a place that does not exist, or the file cannot
+    /// be read, does not link or does not validate.
+    pub fn parse(text: &str) -> Result<(String, Self)> {
+        let usage = |reason: &str| Error::Usage(format!("hint {text}: {reason}"));
+        let (left, right) = text.split_once('=').ok_or_else(|| {
+            usage("expected KERNEL=VARIANT, KERNEL=FILE.wgsl or KERNEL/VARIANT=FILE.wgsl")
+        })?;
+        let (name, place) = match left.split_once('/') {
+            Some((kernel, variant)) => (kernel, Some(variant)),
+            None => (left, None),
+        };
+        if !is_file(right) {
+            return match place {
+                None => Ok((name.to_owned(), right.into())),
+                Some(_) => {
+                    Err(usage("KERNEL/VARIANT takes the place of a variant with a FILE.wgsl"))
+                }
+            };
+        }
+        let kernel = known(name)?;
+        let place = match place {
+            None => &kernel.variants[0],
+            Some(variant) => kernel.variant(variant).ok_or_else(|| {
+                let known = names(kernel.variants.iter().map(|v| v.name));
+                usage(&format!("kernel {name} has no variant `{variant}`; it has {known}"))
+            })?,
+        };
+        let file = UserKernel::read(Path::new(right), kernel).map_err(PlanError::into_usage)?;
+        Ok((name.to_owned(), Hint::File { file: Arc::new(file), place }))
+    }
+}
+
+/// The kernel that a hint is for.
+pub fn known(name: &str) -> Result<&'static Kernel> {
+    lathe_kernels::kernel(name).ok_or_else(|| {
+        Error::Usage(format!(
+            "hint for kernel {name}, which does not exist; there are {}",
+            names(lathe_kernels::kernels().iter().map(|k| k.name))
+        ))
+    })
+}
+
+/// Why nothing could be selected.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectError {
+    /// The hint names no variant of this kernel.
+    #[error("hint {kernel}={hint}: kernel {kernel} has no such variant; it has {known}")]
+    UnknownVariant {
+        /// Kernel.
+        kernel: &'static str,
+        /// The hint's variant.
+        hint: String,
+        /// What there is.
+        known: String,
+    },
+    /// The hinted variant cannot run here. It is never replaced by another.
+    #[error("hint {kernel}={hint} cannot hold for {shape}: {reason}")]
+    HintUnavailable {
+        /// Kernel.
+        kernel: &'static str,
+        /// The hint's variant.
+        hint: String,
+        /// The shape at hand.
+        shape: String,
+        /// Why.
+        reason: String,
+    },
+    /// The hinted file does not fit the kernel; the message begins with the file.
+    #[error(transparent)]
+    File(ReflectError),
+    /// No variant can run.
+    #[error("no variant of {kernel} can run {shape}: {reasons}")]
+    Nothing {
+        /// Kernel.
+        kernel: &'static str,
+        /// The shape at hand.
+        shape: String,
+        /// Each variant's reason.
+        reasons: String,
+    },
+}
+
+/// Selects a variant. An explicit choice always wins or fails loudly; then comes what was tuned
+/// for this adapter and shape, then the kernel's own preferences.
+pub fn select(
+    kernel: &'static Kernel,
+    shape: &Shape,
+    caps: &Capabilities,
+    hints: &Hints,
+    tuned: Option<&Tuned>,
+) -> Result<Selection, SelectError> {
+    if let Some(hint) = hints.get(kernel.name) {
+        return hinted(kernel, shape, caps, hint);
+    }
+    // For `bench --selected` and `tune`, which look at one operation; a graph has decided already.
+    let apart = kernel.fuses.as_ref().and_then(|fusion| {
+        let reason = fusion.against(shape)?;
+        Some(format!("; decode takes {} instead: {reason}", fusion.of.join(" and ")))
+    });
+    let apart = apart.unwrap_or_default();
+    if let Some((plan, why)) = tuned.and_then(|t| t.find(kernel, shape, caps)) {
+        return Ok(Selection { plan, why: why + &apart, tuned: true });
+    }
+    let mut passed_over = Vec::new();
+    for name in kernel.prefer(shape) {
+        let Some(variant) = kernel.variant(name) else {
+            passed_over.push(format!("{name}: no such variant"));
+            continue;
+        };
+        match Plan::of(kernel, variant, shape, caps) {
+            Ok(plan) => {
+                let why = if passed_over.is_empty() {
+                    FIRST_PREFERENCE.to_owned()
+                } else {
+                    format!("first that can run; {}", passed_over.join("; "))
+                };
+                return Ok(Selection { plan, why: why + &apart, tuned: false });
+            }
+            Err(e) => {
+                passed_over.push(format!("{name}: {e}"));
+            }
+        }
+    }
+    Err(SelectError::Nothing {
+        kernel: kernel.name,
+        shape: shape.show(kernel.params),
+        reasons: passed_over.join("; "),
+    })
+}
+
+fn hinted(
+    kernel: &'static Kernel,
+    shape: &Shape,
+    caps: &Capabilities,
+    hint: &Hint,
+) -> Result<Selection, SelectError> {
+    let (plan, why) = match hint {
+        Hint::Variant(name) => {
+            let variant = kernel.variant(name).ok_or_else(|| SelectError::UnknownVariant {
+                kernel: kernel.name,
+                hint: name.clone(),
+                known: names(kernel.variants.iter().map(|v| v.name)),
+            })?;
+            (Plan::of(kernel, variant, shape, caps), "explicit hint".to_owned())
+        }
+        Hint::File { file, place } => {
+            let why = format!("explicit hint, in the place of {}/{}", kernel.name, place.name);
+            (file.plan_of_step(place, shape, caps), why)
+        }
+    };
+    let reason = match (plan, hint) {
+        // Its weights and caches are other operations' too.
+        (Ok(plan), _) if plan.is_laid_out() => {
+            "its mapping lays weights or caches out, which whole steps do not".to_owned()
+        }
+        (Ok(plan), _) => return Ok(Selection { plan, why, tuned: false }),
+        (Err(PlanError::Reflect(e)), Hint::File { .. }) => return Err(SelectError::File(e)),
+        (Err(e), _) => e.to_string(),
+    };
+    let (hint, shape) = (hint.to_string(), shape.show(kernel.params));
+    Err(SelectError::HintUnavailable { kernel: kernel.name, hint, shape, reason })
+}
+
+fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    all.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,145 @@
+//! The metadata of a written file: those of a GGUF as they are, or what a configuration says.
+
+use lathe_kernels::Format;
+
+use super::ExportSpec;
+use crate::config::{Arch, Config, END_KEYS};
+use crate::file::{ModelError, ModelFile};
+use crate::gguf::writer::GgufWriter;
+use crate::quantise::file_type;
+use crate::tokenizer::{Tokenizer, Vocabulary};
+
+/// The key without which a file has no tokenizer.
+pub(super) const MODEL: &str = "tokenizer.ggml.model";
+
+/// Entries that are written anew or hold no longer: the writer has its own alignment.
+const REPLACED: [&str; 3] =
+    ["general.file_type", "general.quantization_version", "general.alignment"];
+
+pub(super) fn add(
+    writer: &mut GgufWriter,
+    file: &ModelFile,
+    config: &Config,
+    spec: &ExportSpec,
+    vocabulary: Option<&Vocabulary>,
+) -> Result<(), ModelError> {
+    match file.gguf() {
+        Some(gguf) => {
+            let bytes = file.files()[0].bytes();
+            let tokenizer = |key: &str| key.starts_with("tokenizer.");
+            for (key, value) in gguf.metadata.iter() {
+                let left = spec.without_tokenizer && tokenizer(key);
+                if !REPLACED.contains(&key) && !key.starts_with("split.") && !left {
+                    writer.add_value(key, value, bytes);
+                }
+            }
+        }
+        None => {
+            if let Some(why) = config.beyond_gguf() {
+                let why = format!("a GGUF file cannot say {why}");
+                return Err(ModelError::at(&file.path)(why));
+            }
+            shape(writer, file, config);
+        }
+    }
+    writer.add_u32("general.file_type", file_type(spec.weights));
+    let dense = |format: Format| format.is_dense();
+    if !(dense(spec.weights) && spec.embed.is_none_or(dense)) {
+        writer.add_u32("general.quantization_version", 2);
+    }
+    if let Some(vocabulary) = vocabulary {
+        tokenizer(writer, vocabulary);
+        ends(writer, file, config, vocabulary)?;
+    }
+    Ok(())
+}
+
+/// The tokenizer beside a checkpoint, known to be sound.
+pub(super) fn vocabulary(file: &ModelFile) -> Result<Vocabulary, ModelError> {
+    let wrong = ModelError::at(file.tokenizer_json().unwrap_or(&file.path));
+    let vocabulary = file.vocabulary()?.ok_or_else(|| {
+        wrong(
+            "no tokenizer.json beside the weights; --no-tokenizer writes a file without".to_owned(),
+        )
+    })?;
+    Tokenizer::new(vocabulary.clone()).map_err(|e| wrong(e.to_string()))?;
+    Ok(vocabulary)
+}
+
+fn shape(writer: &mut GgufWriter, file: &ModelFile, config: &Config) {
+    writer.add_str("general.architecture", config.arch.name());
+    writer.add_str("general.type", "model");
+    let name = if file.path.is_dir() { file.path.file_name() } else { file.path.file_stem() };
+    if let Some(name) = name {
+        writer.add_str("general.name", &name.to_string_lossy());
+    }
+    // Sizes came from 32 bits.
+    let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let key = |key: &str| format!("{}.{key}", config.arch);
+    writer.add_u32(&key("context_length"), size(config.context_length));
+    writer.add_u32(&key("embedding_length"), size(config.hidden));
+    writer.add_u32(&key("block_count"), size(config.n_layers));
+    writer.add_u32(&key("feed_forward_length"), size(config.ffn));
+    writer.add_u32(&key("attention.head_count"), size(config.n_heads));
+    writer.add_u32(&key("attention.head_count_kv"), size(config.n_kv_heads));
+    writer.add_u32(&key("attention.key_length"), size(config.head_dim));
+    writer.add_u32(&key("attention.value_length"), size(config.head_dim));
+    writer.add_f32(&key("attention.layer_norm_rms_epsilon"), config.rms_eps);
+    writer.add_f32(&key("rope.freq_base"), config.rope_base);
+    if let Some(window) = config.window {
+        writer.add_u32(&key("attention.sliding_window"), size(window));
+        writer.add_f32(&key("rope.freq_base_swa"), config.rope_base_local);
+    }
+    if config.arch == Arch::Llama {
+        writer.add_u32(&key("rope.dimension_count"), size(config.head_dim));
+        writer.add_u32(&key("vocab_size"), size(config.vocab));
+    }
+}
+
+fn tokenizer(writer: &mut GgufWriter, v: &Vocabulary) {
+    writer.add_str(MODEL, &v.model);
+    if let Some(pre) = &v.pre {
+        writer.add_str("tokenizer.ggml.pre", pre);
+    }
+    writer.add_str_array("tokenizer.ggml.tokens", &v.tokens);
+    writer.add_i32_array("tokenizer.ggml.token_type", &v.token_types);
+    writer.add_str_array("tokenizer.ggml.merges", &v.merges);
+    for (key, id) in [("bos", v.bos), ("eos", v.eos)] {
+        if let Some(id) = id {
+            writer.add_u32(&format!("tokenizer.ggml.{key}_token_id"), id);
+        }
+    }
+    if let Some(add) = v.add_bos {
+        writer.add_bool("tokenizer.ggml.add_bos_token", add);
+    }
+}
+
+/// What ends a text beside the EOS: the end of a turn, and the end of a message that waits for a
+/// tool, which Llama calls by this name.
+fn ends(
+    writer: &mut GgufWriter,
+    file: &ModelFile,
+    config: &Config,
+    v: &Vocabulary,
+) -> Result<(), ModelError> {
+    let mut others: Vec<u32> = Vec::new();
+    for id in config.end_tokens.iter().filter(|id| Some(**id) != v.eos) {
+        if !others.contains(id) {
+            others.push(*id);
+        }
+    }
+    if others.len() > END_KEYS.len() {
+        let why = format!(
+            "a GGUF file cannot say {} tokens that end a text beside the EOS, only {}",
+            others.len(),
+            END_KEYS.len()
+        );
+        return Err(ModelError::at(&file.path)(why));
+    }
+    let message = |id: &u32| v.tokens.get(*id as usize).is_some_and(|t| t == "<|eom_id|>");
+    others.sort_by_key(message);
+    for (key, id) in END_KEYS.iter().zip(others) {
+        writer.add_u32(key, id);
+    }
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! A checkpoint on disk, mapped.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lathe_record::files;
+use memmap2::Mmap;
+
+use super::chat::ChatError;
+use super::config::{Config, ConfigError};
+use super::export::vocabulary::VocabularyError;
+use super::folder::{self, Folder};
+use super::gguf::{Gguf, GgufError, TensorInfo};
+use super::json::KeyError;
+use super::safetensors::SafetensorsError;
+use super::tokenizer::{TokenizerError, Vocabulary};
+
+/// Why a checkpoint could not be read or written. Every message begins with the path; the cause is
+/// part of the message.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {kind}", path.display())]
+pub struct ModelError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub kind: ModelErrorKind,
+}
+
+impl ModelError {
+    /// Puts the path before what is wrong with the file.
+    pub(super) fn at<E: Into<ModelErrorKind>>(path: &Path) -> impl Fn(E) -> Self + Copy {
+        move |error| Self { path: path.to_owned(), kind: error.into() }
+    }
+}
+
+/// What is wrong with a file or folder of a checkpoint.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum ModelErrorKind {
+    /// The file system refused what is to be read.
+    #[error("cannot {action}: {error}")]
+    Io { action: &'static str, error: io::Error },
+    /// The bytes are no GGUF file that can be read.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// The bytes are no safetensors file that can be read.
+    #[error(transparent)]
+    Safetensors(#[from] SafetensorsError),
+    /// A JSON file of a checkpoint says what cannot be.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The files of a checkpoint do not make one.
+    #[error("{0}")]
+    Folder(String),
+    /// The tokenizer beside a checkpoint is none that is understood.
+    #[error(transparent)]
+    Vocabulary(#[from] VocabularyError),
+    /// The file holds no model that is understood.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The file holds no tokenizer that can be used.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The file holds no chat template that can be used.
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+    /// The file system refused what is to be written.
+    #[error("cannot {action}: {error}")]
+    Output { action: &'static str, error: io::Error },
+    /// A file to be written is there already.
+    #[error("exists already and is not overwritten; remove it first")]
+    Exists,
+}
+
+impl From<String> for ModelErrorKind {
+    fn from(why: String) -> Self {
+        Self::Folder(why)
+    }
+}
+
+/// A file of a checkpoint, mapped.
+#[derive(Debug)]
+pub struct Mapped {
+    /// Where it was opened.
+    pub path: PathBuf,
+    map: Mmap,
+}
+
+impl Mapped {
+    pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
+        let io = |action| move |error| ModelError::at(path)(ModelErrorKind::Io { action, error });
+        let file = files::open(path).map_err(io("open"))?;
+        // SAFETY: the map is read-only and lives as long as `self`. Another process that cuts the
+        // file meanwhile can end this one with SIGBUS, as for every program that maps its input;
+        // writing into it can change values under us, which every reader of the bytes tolerates
+        // because the index is owned and all ranges were checked against the mapped length.
+        let map = unsafe { Mmap::map(&file) }.map_err(io("map"))?;
+        Ok(Self { path: path.to_owned(), map })
+    }
+
+    /// The whole file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// Says that a range will be read soon. A page fault fetches little; this lets the system read
+    /// all of it at once, while something else is done.
+    pub fn prefetch(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if !range.is_empty() && range.end <= self.map.len() {
+            // It is only advice.
+            let _ = self.map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
+}
+
+/// A checkpoint: a GGUF file, or a configuration and safetensors files. The bytes are mapped; the
+/// index over them has GGUF's names and dimensions, whatever the format.
+#[derive(Debug)]
+pub struct ModelFile {
+    /// Where it was opened.
+    pub path: PathBuf,
+    /// Every file with tensors.
+    files: Vec<Arc<Mapped>>,
+    source: Source,
+    tensors: Vec<TensorInfo>,
+    by_name: HashMap<String, usize>,
+}
+
+/// Where the index comes from.
+#[derive(Debug)]
+enum Source {
+    Gguf(Box<Gguf>),
+    Folder(Box<Folder>),
+}
+
+impl ModelFile {
+    /// Maps a checkpoint and reads its index. `path` is a GGUF file, a folder with `config.json`
+    /// and `model.safetensors` or its shards, or a `.safetensors` file beside a `config.json`.
+    ///
+    /// # Errors
+    /// A file cannot be opened or mapped, is not what its name says, or the shards do not make one
+    /// model.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
+        let path = path.as_ref();
+        let (files, source, tensors) = if folder::is_huggingface(path) {
+            let (folder, files, tensors) = Folder::open(path)?;
+            (files, Source::Folder(Box::new(folder)), tensors)
+        } else {
+            let file = Mapped::open(path)?;
+            let gguf = Gguf::parse(file.bytes()).map_err(ModelError::at(path))?;
+            let tensors = gguf.tensors.clone();
+            (vec![file], Source::Gguf(Box::new(gguf)), tensors)
+        };
+        let by_name = tensors.iter().enumerate().map(|(i, t)| (t.name.clone(), i)).collect();
+        let files = files.into_iter().map(Arc::new).collect();
+        Ok(Self { path: path.to_owned(), files, source, tensors, by_name })
+    }
+
+    /// The shape of the model, checked against the tensors.
+    ///
+    /// # Errors
+    /// The file holds no model that is understood; the message names the key or tensor.
+    pub fn config(&self) -> Result<Config, ModelError> {
+        match &self.source {
+            Source::Gguf(gguf) => {
+                Config::from_gguf(gguf, self.files[0].bytes()).map_err(ModelError::at(&self.path))
+            }
+            Source::Folder(folder) => folder.config(&self.tensors),
+        }
+    }
+
+    /// What the checkpoint's tokenizer is made of, if it has one: of a GGUF its metadata, of a
+    /// folder its `tokenizer.json`, where that is byte-level BPE of a known kind.
+    ///
+    /// # Errors
+    /// An entry has another type than it must have, or the tokenizer is of another kind.
+    pub fn vocabulary(&self) -> Result<Option<Vocabulary>, ModelError> {
+        match &self.source {
+            Source::Gguf(gguf) => Vocabulary::from_gguf(gguf, self.files[0].bytes())
+                .map_err(ModelError::at(&self.path)),
+            Source::Folder(folder) => folder.vocabulary(&self.config()?),
+        }
+    }
+
+    /// The index of a GGUF; none where the checkpoint is in another format.
+    pub fn gguf(&self) -> Option<&Gguf> {
+        match &self.source {
+            Source::Gguf(gguf) => Some(gguf),
+            Source::Folder(_) => None,
+        }
+    }
+
+    /// What is beside the tensors of a checkpoint that is no GGUF.
+    pub(crate) fn folder(&self) -> Option<&Folder> {
+        match &self.source {
+            Source::Gguf(_) => None,
+            Source::Folder(folder) => Some(folder),
+        }
+    }
+
+    /// `tokenizer.json` beside the weights, where there is one.
+    pub fn tokenizer_json(&self) -> Option<&Path> {
+        self.folder().and_then(|folder| folder.tokenizer_json.as_deref())
+    }
+
+    /// The files that hold tensors.
+    pub fn files(&self) -> &[Arc<Mapped>] {
+        &self.files
+    }
+
+    /// The tensors under GGUF's names, in the order of the files.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.by_name.get(name).map(|&i| &self.tensors[i])
+    }
+
+    /// What the files call a tensor.
+    pub fn stored_name(&self, name: &str) -> String {
+        self.folder().map_or_else(|| name.to_owned(), |folder| folder.stored_name(name))
+    }
+
+    /// The data of a tensor of this checkpoint.
+    ///
+    /// # Panics
+    /// If the tensor is that of another one.
+    pub fn tensor_bytes(&self, tensor: &TensorInfo) -> &[u8] {
+        &self.files[tensor.file].bytes()[tensor.range.clone()]
+    }
+
+    /// What is added to the values of every norm: GGUF stores Gemma's as `1 + w`, safetensors as
+    /// `w`.
+    pub fn norm_offset(&self, config: &Config) -> f32 {
+        let gemma = config.arch == super::Arch::Gemma3;
+        if gemma && self.gguf().is_none() { 1.0 } else { 0.0 }
+    }
+
+    /// Divisors of the rope frequencies that follow from the configuration; a GGUF has them as a
+    /// tensor instead.
+    ///
+    /// # Errors
+    /// As for [`ModelFile::config`].
+    pub fn computed_rope_freqs(&self) -> Result<Option<Vec<f32>>, ModelError> {
+        self.folder().map_or(Ok(None), |folder| folder.rope_divisors(&self.tensors))
+    }
+}
+
+/// A file's bytes, if there are at most `longest`.
+pub(super) fn read(path: &Path, longest: u64) -> Result<Vec<u8>, ModelError> {
+    files::read(path, longest).map_err(|error| {
+        let action = if error.kind() == io::ErrorKind::NotFound { "open" } else { "read" };
+        ModelError::at(path)(ModelErrorKind::Io { action, error })
+    })
+}

@@ -1,0 +1,33 @@
+//! Plain data, and what is computed from it alone: records, statistics, the regression gate. What
+//! measures fills these, what reports reads them, and nothing here knows a device.
+
+pub mod adapter;
+pub mod error;
+pub mod files;
+pub mod gate;
+pub mod merge;
+pub mod paired;
+pub mod processes;
+pub mod ratio;
+pub mod record;
+pub mod rng;
+pub mod shard;
+mod size;
+pub mod stats;
+pub mod steady;
+pub mod word;
+
+pub use adapter::AdapterSummary;
+pub use error::{Error, Result};
+pub use ratio::Ratio;
+pub use size::bytes;
+pub use word::Word;
+
+/// Adds what is not there yet, each once and in its order.
+fn add_new<T: PartialEq>(to: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
+    for one in more {
+        if !to.contains(&one) {
+            to.push(one);
+        }
+    }
+}

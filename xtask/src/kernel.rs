@@ -1,0 +1,284 @@
+//! The generated part of an operation's page, from its declaration and the heads of its WGSL files.
+
+use std::collections::BTreeSet;
+
+use lathe_kernels::{
+    Capabilities, CooperativeMatrix, Elem, Kernel, KernelBinding, KernelVariant, MatrixScalar,
+    Packing, Param, ParamKind, Problem, Role, Tolerance, reflection, source,
+};
+
+use crate::markdown::{code, codes, digits, list, paragraph, plain, small, table};
+use crate::measured::Measurements;
+
+/// Every generated section of the page.
+pub(crate) fn page(kernel: &Kernel, measurements: &Measurements) -> String {
+    let sections = [
+        ("Bindings", bindings(kernel)),
+        ("Parameters", parameters(kernel)),
+        ("Variants", list(kernel.variants.iter().map(|v| variant(kernel, v)))),
+        ("Preference", preference(kernel)),
+        ("Tolerance", tolerance(kernel)),
+        ("Measured", measurements.winners(kernel)),
+    ];
+    sections.map(|(title, text)| format!("## {title}\n\n{text}")).join("\n")
+}
+
+fn problems(kernel: &Kernel) -> Vec<Problem> {
+    kernel.bench().into_iter().chain(kernel.cases()).collect()
+}
+
+fn bindings(kernel: &Kernel) -> String {
+    let row = |binding: &KernelBinding| {
+        let role = match binding.role {
+            Role::Input => "input",
+            Role::Output => "output",
+            Role::InOut => "in-out",
+            Role::Scratch => "scratch",
+            Role::Counter => "counter, zero before and after",
+        };
+        let count = binding.len_text.split_whitespace().collect::<Vec<_>>().join(" ");
+        vec![code(binding.name), role.into(), code(&count), stored(kernel, binding)]
+    };
+    let rows: Vec<_> = kernel.bindings.iter().map(row).collect();
+    let lengths = "Lengths are in elements: `p` has the parameters, `s` the state of a step.";
+    format!("{}\n{lengths}\n", table("name | role | length | elements", &rows))
+}
+
+/// Types of a binding's elements over all problems that are checked or benchmarked.
+fn stored(kernel: &Kernel, binding: &KernelBinding) -> String {
+    let kind = |elem: Elem| match elem {
+        Elem::F32 => ("", 0, "f32"),
+        Elem::U32 => ("", 0, "u32"),
+        Elem::Floats(format) => ("", format.code(), format.name()),
+        Elem::Kv(vectors) => ("KV cache: ", vectors.format.code(), vectors.format.name()),
+        Elem::Weights(rows) => ("weight rows: ", rows.format.code(), rows.format.name()),
+        Elem::Rope(_) => ("(cos, sin): ", 0, "f32"),
+    };
+    let kinds: BTreeSet<_> =
+        problems(kernel).iter().map(|problem| kind(binding.elem(problem))).collect();
+    let holds = kinds.first().map_or("", |(holds, ..)| holds);
+    holds.to_owned() + &kinds.iter().map(|(.., name)| *name).collect::<Vec<_>>().join(", ")
+}
+
+fn parameters(kernel: &Kernel) -> String {
+    let values = |param: &Param| match param.kind {
+        ParamKind::Dim { max, .. } => format!("from 1; sweeps draw up to {max}"),
+        ParamKind::Start { max } => format!("from 0; sweeps draw up to {max}"),
+        ParamKind::OneOf(set) => set.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
+        ParamKind::Float { low, high, .. } => format!("sweeps draw {low} to {high}"),
+        ParamKind::Choice { set, .. } => codes(set.all().iter().map(|(name, _)| *name)),
+    };
+    let item = |param: &Param, of: &str| {
+        format!("{}: {} ({of}{})", code(param.name), plain(param.doc), values(param))
+    };
+    let params = kernel.params.iter().map(|param| item(param, ""));
+    list(params.chain(kernel.state.iter().map(|param| item(param, "state, not compiled in; "))))
+}
+
+/// A variant in one paragraph: idea, needs, refusals, constants to tune, dispatches.
+fn variant(kernel: &Kernel, variant: &KernelVariant) -> String {
+    let mut text = format!("{}: {}.", code(variant.name), plain(&heading(kernel, variant)));
+    if let Some(idea) = idea(kernel, variant) {
+        let (first, rest) = idea.split_at(idea.chars().next().map_or(0, char::len_utf8));
+        text.push_str(&format!(" {}{}", plain(&first.to_uppercase()), plain(rest)));
+    }
+    let tunables = variant.tunables.iter().map(|(name, values)| {
+        let values: Vec<_> = values.iter().map(f64::to_string).collect();
+        format!("{} {}", code(name), values.join(", "))
+    });
+    let facts = [
+        ("Needs", needs(kernel, variant).join(", ")),
+        ("Does not run where", refusals(kernel, variant).join("; ")),
+        ("Tunable:", tunables.collect::<Vec<_>>().join("; ")),
+    ];
+    for (name, fact) in facts.iter().filter(|(_, fact)| !fact.is_empty()) {
+        text.push_str(&format!(" {name} {fact}."));
+    }
+    match variant.stages.len() {
+        1 => text,
+        dispatches => format!("{text} {dispatches} dispatches."),
+    }
+}
+
+/// The comment that heads a variant's file, without the slashes.
+fn header(kernel: &Kernel, variant: &KernelVariant) -> impl Iterator<Item = &'static str> {
+    let text = source(kernel.name, variant.name).map_or("", |source| source.text);
+    text.lines().map_while(|line| line.strip_prefix("//")).map(str::trim)
+}
+
+/// The file's first line, which says what the variant is.
+fn heading(kernel: &Kernel, variant: &KernelVariant) -> String {
+    let first = header(kernel, variant).next().unwrap_or_default();
+    let of = format!("{}/{}: ", kernel.name, variant.name);
+    first.strip_prefix(of.as_str()).unwrap_or(first).trim_end_matches('.').to_owned()
+}
+
+/// The paragraph `Idea:` of the file's comment.
+fn idea(kernel: &Kernel, variant: &KernelVariant) -> Option<String> {
+    let mut lines = header(kernel, variant);
+    let first = lines.find_map(|line| line.strip_prefix("Idea: "))?;
+    let ends = |line: &&str| {
+        let label = line.split_once(':').map_or("", |(label, _)| label);
+        line.is_empty() || ["uses", "with", "Source", "Needs"].contains(&label)
+    };
+    Some(
+        std::iter::once(first)
+            .chain(lines.take_while(|line| !ends(line)))
+            .collect::<Vec<_>>()
+            .join(" "),
+    )
+}
+
+/// An adapter that runs every variant.
+fn adapter() -> Capabilities {
+    let cooperative = |size| CooperativeMatrix {
+        m: size,
+        n: size,
+        k: size,
+        inputs: MatrixScalar::F16,
+        sums: MatrixScalar::F32,
+    };
+    Capabilities {
+        subgroup: Some((32, 32)),
+        f16: true,
+        workgroup_memory: 48 << 10,
+        invocations: 1024,
+        binding_bytes: 4 << 30,
+        storage_buffers: 16,
+        cooperative_matrices: vec![cooperative(8), cooperative(16)],
+        ..Capabilities::minimal()
+    }
+}
+
+fn needs(kernel: &Kernel, variant: &KernelVariant) -> Vec<String> {
+    let mut needs = Vec::new();
+    if let Some(reflection) = reflection(kernel.name, variant.name) {
+        needs.extend(reflection.needs_subgroup.then(|| "subgroups".to_owned()));
+        needs.extend(reflection.needs_f16.then(|| "f16".to_owned()));
+        let matrices = reflection.needs_cooperative_matrix.iter();
+        needs.extend(matrices.map(|m| format!("cooperative matrices {m}")));
+    }
+    if variant.packing != Packing::Blocks {
+        needs.push(format!("rows packed as {}", code(variant.packing.name())));
+    }
+    let memory = kernel.bench().iter().filter_map(|p| workgroup_memory(kernel, variant, p)).max();
+    if let Some(memory) = memory.filter(|m| *m > Capabilities::minimal().workgroup_memory) {
+        needs.push(format!("{} KiB of workgroup memory", memory.div_ceil(1 << 10)));
+    }
+    needs
+}
+
+/// Bytes of workgroup memory that the largest stage takes for a problem that the variant can run.
+fn workgroup_memory(kernel: &Kernel, variant: &KernelVariant, problem: &Problem) -> Option<u32> {
+    let caps = adapter();
+    if variant.unsupported(&problem.shape, &caps).is_some() {
+        return None;
+    }
+    let reflection = reflection(kernel.name, variant.name)?;
+    let given = problem.shape.iter().chain(variant.constants(&problem.shape, &caps));
+    let constants = reflection.constants(given).ok()?;
+    let stages = variant.stages.iter();
+    stages.filter_map(|s| reflection.workgroup(s.entry, &constants).ok()).map(|(m, _)| m).max()
+}
+
+/// Reasons why a variant refuses some checked problems, without values: `N is no multiple of 8`.
+fn refusals(kernel: &Kernel, variant: &KernelVariant) -> Vec<String> {
+    let caps = adapter();
+    let mut seen = BTreeSet::new();
+    let mut reasons = Vec::new();
+    for problem in problems(kernel) {
+        let Some(reason) = variant.unsupported(&problem.shape, &caps) else { continue };
+        let words = reason.split(' ').map(|word| match word.split_once('=') {
+            Some((name, value)) if kernel.param(name).is_some() => {
+                let is_value = |c: char| c.is_alphanumeric() || "._-".contains(c);
+                format!("{name}{}", value.trim_start_matches(is_value))
+            }
+            _ => word.to_owned(),
+        });
+        let reason = words.collect::<Vec<_>>().join(" ");
+        if seen.insert(reason.replace(|c: char| c.is_ascii_digit(), "")) {
+            reasons.push(plain(&reason));
+        }
+    }
+    reasons
+}
+
+fn preference(kernel: &Kernel) -> String {
+    let mut groups: Vec<(&[&str], Vec<Problem>)> = Vec::new();
+    for problem in kernel.bench() {
+        let order = kernel.prefer(&problem.shape);
+        match groups.iter_mut().find(|(known, _)| *known == order) {
+            Some((_, problems)) => problems.push(problem),
+            None => groups.push((order, vec![problem])),
+        }
+    }
+    let intro = paragraph(
+        "The first that can run is selected, unless a hint or a tuned choice names another.",
+    );
+    let shapes = Shapes::of(kernel, &kernel.bench());
+    let item = |(order, problems): &(&[&str], Vec<Problem>)| {
+        let shapes = problems.iter().map(|p| shapes.own(kernel, p)).collect::<Vec<_>>();
+        match groups.len() {
+            1 => codes(order.iter().copied()),
+            _ => format!("{}: {}", shapes.join(", "), codes(order.iter().copied())),
+        }
+    };
+    let common = if groups.len() == 1 { String::new() } else { shapes.common() };
+    format!("{intro}{common}\n{}", list(groups.iter().map(item)))
+}
+
+fn tolerance(kernel: &Kernel) -> String {
+    let problem = kernel.default_problem();
+    let item = |name: String, t: &Tolerance| {
+        let bounds = match t.k == 0.0 && t.rounding == 0.0 && t.nmse == 0.0 {
+            true => "exact".to_owned(),
+            false => {
+                let k = if t.k.fract() == 0.0 { t.k.to_string() } else { digits(t.k) };
+                format!("k {k}, rounding {}, NMSE {}", small(t.rounding), small(t.nmse))
+            }
+        };
+        format!("{name}: {bounds}; {}.", plain(t.reason.trim_end_matches('.')))
+    };
+    let own: Vec<_> = kernel.variants.iter().filter(|v| v.has_own_tolerance()).collect();
+    let others = if own.is_empty() { "all variants" } else { "all others" };
+    let others = item(others.into(), &kernel.tolerance(None, &problem));
+    let own = own.iter().map(|v| item(code(v.name), &kernel.tolerance(Some(v), &problem)));
+    let intro = format!(
+        "At {}. An output in fewer bits has at least the rounding of its type. \
+         [Testing](../testing.md#the-comparison) explains the bounds.",
+        code(&kernel.show(&problem).replace(',', " "))
+    );
+    format!("{}\n{}", paragraph(&intro), list(std::iter::once(others).chain(own)))
+}
+
+/// Shapes of a section: the parameters that all share are shown once.
+pub(crate) struct Shapes {
+    shared: Vec<String>,
+}
+
+impl Shapes {
+    pub(crate) fn of(kernel: &Kernel, problems: &[Problem]) -> Self {
+        let shown: Vec<String> = problems.iter().map(|p| kernel.show(p)).collect();
+        let in_all = |part: &&str| shown.iter().all(|other| other.split(',').any(|o| o == *part));
+        // A shape alone would share everything: it is shown whole instead.
+        let differ = shown.windows(2).any(|pair| pair[0] != pair[1]);
+        let parts = shown.iter().take(usize::from(differ)).flat_map(|first| first.split(','));
+        Self { shared: parts.filter(in_all).map(str::to_owned).collect() }
+    }
+
+    /// The shared parameters as a paragraph; nothing where there are none.
+    pub(crate) fn common(&self) -> String {
+        match self.shared.is_empty() {
+            true => String::new(),
+            false => paragraph(&format!("All shapes: {}.", code(&self.shared.join(" ")))),
+        }
+    }
+
+    /// The other parameters of a problem.
+    pub(crate) fn own(&self, kernel: &Kernel, problem: &Problem) -> String {
+        let shown = kernel.show(problem);
+        let own = shown.split(',').filter(|part| !self.shared.iter().any(|s| s == part));
+        let own = own.collect::<Vec<_>>().join(" ");
+        if own.is_empty() { "–".into() } else { code(&own) }
+    }
+}
