@@ -177,7 +177,7 @@ fn buffers_that_a_shape_cannot_give_are_the_files_fault() {
     assert_eq!(code, 1, "{text}");
     let (code, text) = run(folder.path(), &[&["check"], &shape[..], &["twice.wgsl"]].concat());
     assert!(text.contains("twice.wgsl: `y` and `z` are both y"), "{text}");
-    assert_eq!(code, 1, "{text}");
+    assert_eq!(code, 2, "{text}");
 }
 
 #[test]
