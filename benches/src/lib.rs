@@ -74,7 +74,7 @@ fn each_variant(
     mut run: impl FnMut(&KernelVariant, &Problem, &mut Bench) -> Result<()>,
 ) -> Result<()> {
     for problem in problems(kernel, gpu) {
-        for variant in &kernel.variants {
+        for variant in kernel.variants {
             match prepared(gpu, kernel, variant, &problem)? {
                 Ok(mut bench) => run(variant, &problem, &mut bench)?,
                 Err(reason) => eprintln!("unavailable {}/{} {reason}", kernel.name, variant.name),

@@ -404,7 +404,7 @@ fn write_all(
     let tuned = variant.constants(shape, caps);
     let constants: Constants =
         reflection.constants(shape.iter().chain(tuned)).map_err(|e| e.to_string())?;
-    for stage in &variant.stages {
+    for stage in variant.stages {
         let (module, info) =
             reflection.resolved(stage.entry, &constants).map_err(|e| e.to_string())?;
         for language in Language::ALL {

@@ -230,13 +230,13 @@ fn a_large_head_norms_its_input_with_one_variant_alone() {
     let fusion = kernel.fuses.as_ref().unwrap();
     for problem in kernel.cases() {
         let is_large = problem.shape.value("ROWS") >= 16_384.0;
-        for variant in &kernel.variants {
+        for variant in kernel.variants {
             let expected = match variant.name {
                 "planes_dp4a24" => true,
                 "naive" => false,
                 _ => !is_large,
             };
-            let pays = fusion.pays_with(&problem.shape, variant);
+            let pays = (fusion.pays_with)(&problem.shape, variant.name);
             assert_eq!(pays, expected, "{} {:?}", variant.name, problem.shape);
         }
     }
@@ -463,7 +463,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
     let mut all = Vec::new();
     for kernel in lathe_kernels::kernels() {
         let sampled = kernel.name == "sample";
-        for variant in &kernel.variants {
+        for variant in kernel.variants {
             let runs = |selected: &[Selected]| {
                 let mut shapes = selected.iter().filter(|s| s.kernel == kernel.name).peekable();
                 let used = shapes.peek().is_some();
@@ -739,7 +739,7 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
                 graph.selected.into_iter().filter(|s| s.op == "attention").collect::<Vec<_>>()
             };
             for kernel in kernels.into_iter().flatten() {
-                for variant in &kernel.variants {
+                for variant in kernel.variants {
                     let hint = variant.name.into();
                     for s in selected(Hints::from([(kernel.name.to_owned(), hint)])) {
                         assert_eq!(

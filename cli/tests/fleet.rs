@@ -10,7 +10,7 @@ use lathe_harness::data::record::{Bench, Body, Record};
 use lathe_harness::plan::tuned::Store;
 use serde_json::Value;
 
-use crate::common::{self, Folder, assert_ends, code, document, ended, lathe_in, stderr};
+use crate::common::{Folder, assert_ends, code, document, ended, lathe_in, stderr};
 
 fn record(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200").join(name)

@@ -56,7 +56,7 @@ fn run(
 fn every_variant_decodes_the_goldens_bit_for_bit() {
     let Some(gpu) = common::gpu() else { return };
     let _turn = common::turn();
-    for variant in &lathe_kernels::kernel("dequant").unwrap().variants {
+    for variant in lathe_kernels::kernel("dequant").unwrap().variants {
         let mut compared = 0;
         for &format in Format::QUANTISED {
             let expected: Vec<f32> = bytemuck::pod_collect_to_vec(&golden(format, "expected.f32"));

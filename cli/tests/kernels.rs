@@ -135,7 +135,7 @@ fn every_variant_is_benchmarked_somewhere() {
     let mut never = Vec::new();
     for kernel in kernels() {
         let problems = kernel.bench();
-        for variant in &kernel.variants {
+        for variant in kernel.variants {
             if !problems.iter().any(|p| Plan::of(kernel, variant, &p.shape, &large).is_ok()) {
                 never.push(format!("{}/{}", kernel.name, variant.name));
             }

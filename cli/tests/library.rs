@@ -31,17 +31,17 @@ const NEGATE: Declaration<Negate> = Declaration {
     summary: "x = -x",
     fuses: None,
     state: &[],
-    bindings: &[Binding::in_out("x", f32s, len!(p => p.n))],
+    bindings: &[Binding::in_out("x", &f32s, len!(p => p.n))],
     variants: &[Variant {
         name: "naive",
-        stages: &[Stage { entry: "main", grid: |p, _| p.n.div_ceil(64) }],
+        stages: &[Stage { entry: "main", grid: &|p, _| p.n.div_ceil(64) }],
         ..Variant::PLAIN
     }],
-    prefer: |_| &["naive"],
-    cost: |p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
-    tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "exact" },
-    cases: Vec::new,
-    bench: || vec![Negate { n: 65 }.into()],
+    prefer: &|_| &["naive"],
+    cost: &|p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
+    tolerance: &|_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "exact" },
+    cases: "",
+    bench: "N=65",
 };
 
 impl Oracle for Negate {

@@ -502,7 +502,7 @@ fn an_explicit_attention_variant_always_wins() {
     let kernel = lathe_kernels::kernel("attention_decode").unwrap();
     let model = golden_name("gemma3-tiny-f16.gguf");
     let folder = Folder::new();
-    for variant in &kernel.variants {
+    for variant in kernel.variants {
         let hints = serde_json::json!({ "hints": { "attention_decode": variant.name } });
         let manifest = folder.write("manifest.json", hints.to_string());
         let hint = format!("attention_decode={}", variant.name);

@@ -1,13 +1,15 @@
 //! What an operation declares about itself, once, for check, bench, select, decode and pages alike.
 //!
-//! [`Declaration`] is written with typed parameters; [`Kernel`] is the same without the type, as
-//! everything sees it that works on any operation.
+//! A [`Declaration`] is written with typed parameters. [`Kernel`] is the same over a [`Shape`],
+//! whose parameters have names alone: code that works on any operation uses that one.
 
+mod table;
 mod untyped;
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 
 use crate::adapter::Capabilities;
 use crate::codes::{FloatFormat, Format, KvFormat, Order, Packing};
@@ -16,6 +18,18 @@ use crate::param::{Param, Params, Problem, Shape, ShapeError, State};
 use crate::phases::Grid;
 
 pub use untyped::{Untyped, UntypedBinding, UntypedParam, UntypedShape};
+
+/// A function of an operation's parameters.
+pub type Of<P, T> = &'static (dyn Fn(&P) -> T + Send + Sync);
+
+/// A function of an operation's parameters and the state they meet.
+pub type OfState<P, T> = &'static (dyn Fn(&P, State) -> T + Send + Sync);
+
+/// A function of an operation's parameters and of an adapter, or of a variant's constants.
+pub type On<P, A, T> = &'static (dyn Fn(&P, &A) -> T + Send + Sync);
+
+/// Values of overrides as a phase of a run; see [`Variant::phase`].
+pub type AsPhase<P> = &'static (dyn Fn(&P, &Capabilities, Grid) -> Option<Overrides> + Send + Sync);
 
 /// Values of overrides by name; of several for one name the last holds.
 pub type Overrides = Vec<(&'static str, f64)>;
@@ -35,7 +49,6 @@ pub fn groups_for(items: usize, c: &Constants) -> usize {
 }
 
 /// What an operation of parameters `P` is: everything that any part of Lathe needs to know of it.
-#[derive(Debug)]
 pub struct Declaration<P: 'static> {
     /// The one name: folder, reference, oracle, benchmark and page.
     pub name: &'static str,
@@ -51,107 +64,61 @@ pub struct Declaration<P: 'static> {
     /// Variants, naive first.
     pub variants: &'static [Variant<P>],
     /// Variants from the one expected to be fastest downwards; the first that can run is selected.
-    pub prefer: fn(&P) -> &'static [&'static str],
+    pub prefer: Of<P, &'static [&'static str]>,
     /// Bytes and flops a perfect implementation must move and do.
-    pub cost: fn(&P, State) -> Cost,
+    pub cost: OfState<P, Cost>,
     /// How far f32 arithmetic may lie from the reference.
-    pub tolerance: fn(&P, State) -> Tolerance,
-    /// Problems that are always checked: the models' own and known traps.
-    pub cases: fn() -> Vec<Case<P>>,
-    /// The problems a benchmark runs when none is named; the first is also the default of
-    /// `--shape`.
-    pub bench: fn() -> Vec<Case<P>>,
+    pub tolerance: OfState<P, Tolerance>,
+    /// Problems that are always checked: the models' own and known traps, as a [table](Kernel::read).
+    pub cases: &'static str,
+    /// A table of the problems a benchmark runs when none is named; the first is also the default
+    /// of `--shape`.
+    pub bench: &'static str,
 }
 
 /// Operations that one replaces.
-#[derive(Debug)]
-pub struct Fusion<P> {
+pub struct Fusion<P: 'static> {
     /// Their names, in order.
     pub of: &'static [&'static str],
     /// Why it is better not to, if it is: what was measured.
-    pub against: fn(&P) -> Option<String>,
+    pub against: Of<P, Option<String>>,
     /// The same where all of them would be phases of a run ([`crate::phases`]).
-    pub against_phase: fn(&P) -> Option<String>,
+    pub against_phase: Of<P, Option<String>>,
     /// Whether it pays with a variant of that name.
-    pub pays_with: fn(&P, &str) -> bool,
-}
-
-/// Parameters with the state they meet.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Case<P> {
-    /// Parameters.
-    pub params: P,
-    /// State of the sequence.
-    pub state: State,
-}
-
-impl<P> Case<P> {
-    /// With tokens of the sequence so far, the current one included.
-    #[must_use]
-    pub fn n_kv(mut self, n_kv: usize) -> Self {
-        self.state.n_kv = n_kv;
-        self
-    }
-
-    /// With tokens the host gave.
-    #[must_use]
-    pub fn prompt_len(mut self, prompt_len: usize) -> Self {
-        self.state.prompt_len = prompt_len;
-        self
-    }
-
-    /// With some parameters changed: `case.with(|p| p.k = 7)`.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut P)) -> Self {
-        change(&mut self.params);
-        self
-    }
-}
-
-impl<P> From<P> for Case<P> {
-    fn from(params: P) -> Self {
-        Self { params, state: State::default() }
-    }
+    pub pays_with: On<P, str, bool>,
 }
 
 /// Number of elements of a binding, and the same as text for pages; [`crate::len!`] makes both.
-pub struct Len<P> {
+pub struct Len<P: 'static> {
     /// From the parameters and the state.
-    pub count: fn(&P, State) -> usize,
+    pub count: OfState<P, usize>,
     /// As written.
     pub text: &'static str,
-}
-
-impl<P> fmt::Debug for Len<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text)
-    }
 }
 
 /// The length of a binding: `len!(p => p.rows * p.k)`, or with the state `len!(p, s => s.n_kv)`.
 #[macro_export]
 macro_rules! len {
     ($p:pat => $len:expr) => {
-        $crate::descriptor::Len { count: |$p, _| $len, text: stringify!($len) }
+        $crate::descriptor::Len { count: &|$p, _| $len, text: stringify!($len) }
     };
     ($p:pat, $state:pat => $len:expr) => {
-        $crate::descriptor::Len { count: |$p, $state| $len, text: stringify!($len) }
+        $crate::descriptor::Len { count: &|$p, $state| $len, text: stringify!($len) }
     };
 }
 
 /// One buffer of an operation.
-#[derive(Debug)]
-pub struct Binding<P> {
+pub struct Binding<P: 'static> {
     /// Name of the WGSL variable.
     pub name: &'static str,
     /// Direction of data.
     pub role: Role,
     /// What its elements are.
-    pub elem: fn(&P, State) -> Elem,
+    pub elem: OfState<P, Elem>,
     /// Elements.
     pub len: Len<P>,
     /// What checks and benchmarks put there.
-    pub draw: fn(&P) -> Draw,
+    pub draw: Of<P, Draw>,
 }
 
 /// Elements of 32-bit floats.
@@ -164,43 +131,39 @@ pub fn words<P>(_: &P, _: State) -> Elem {
     Elem::U32
 }
 
-fn normal<P>(_: &P) -> Draw {
-    Draw::Normal
-}
-
-impl<P> Binding<P> {
-    const fn new(name: &'static str, role: Role, elem: fn(&P, State) -> Elem, len: Len<P>) -> Self {
-        Self { name, role, elem, len, draw: normal }
+impl<P: 'static> Binding<P> {
+    const fn new(name: &'static str, role: Role, elem: OfState<P, Elem>, len: Len<P>) -> Self {
+        Self { name, role, elem, len, draw: &|_| Draw::Normal }
     }
 
     /// A buffer that is only read.
-    pub const fn input(name: &'static str, elem: fn(&P, State) -> Elem, len: Len<P>) -> Self {
+    pub const fn input(name: &'static str, elem: OfState<P, Elem>, len: Len<P>) -> Self {
         Self::new(name, Role::Input, elem, len)
     }
 
     /// A buffer that is written completely and never read.
-    pub const fn output(name: &'static str, elem: fn(&P, State) -> Elem, len: Len<P>) -> Self {
+    pub const fn output(name: &'static str, elem: OfState<P, Elem>, len: Len<P>) -> Self {
         Self::new(name, Role::Output, elem, len)
     }
 
     /// A buffer that is read and partly or wholly rewritten.
-    pub const fn in_out(name: &'static str, elem: fn(&P, State) -> Elem, len: Len<P>) -> Self {
+    pub const fn in_out(name: &'static str, elem: OfState<P, Elem>, len: Len<P>) -> Self {
         Self::new(name, Role::InOut, elem, len)
     }
 
     /// Memory of the invocation's own.
-    pub const fn scratch(name: &'static str, elem: fn(&P, State) -> Elem, len: Len<P>) -> Self {
+    pub const fn scratch(name: &'static str, elem: OfState<P, Elem>, len: Len<P>) -> Self {
         Self::new(name, Role::Scratch, elem, len)
     }
 
     /// Words that are zero before and after.
     pub const fn counter(name: &'static str, len: Len<P>) -> Self {
-        Self::new(name, Role::Counter, words, len)
+        Self::new(name, Role::Counter, &words, len)
     }
 
     /// With other content in checks than normal values.
     #[must_use]
-    pub const fn drawn(mut self, draw: fn(&P) -> Draw) -> Self {
+    pub const fn drawn(mut self, draw: Of<P, Draw>) -> Self {
         self.draw = draw;
         self
     }
@@ -338,17 +301,16 @@ impl Draw {
 }
 
 /// One implementation of an operation: a WGSL file of the same name.
-#[derive(Debug)]
 pub struct Variant<P: 'static> {
     /// File stem.
     pub name: &'static str,
     /// Dispatches, in order.
     pub stages: &'static [Stage<P>],
     /// Values of tunable overrides for a shape on an adapter; the rest keep their WGSL defaults.
-    pub constants: fn(&P, &Capabilities) -> Overrides,
+    pub constants: On<P, Capabilities, Overrides>,
     /// Values of the same overrides as a phase of a run ([`crate::phases`]), whose workgroups are
     /// given: all that there are, and the invocations of each. None where it is no good phase.
-    pub phase: fn(&P, &Capabilities, Grid) -> Option<Overrides>,
+    pub phase: AsPhase<P>,
     /// Whether a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
     /// where they are. Measured for each; it does not always win.
     pub early: bool,
@@ -357,29 +319,29 @@ pub struct Variant<P: 'static> {
     /// elsewhere, or needs none.
     pub renews: &'static [&'static str],
     /// What the next phase may compute itself in place of the last stage.
-    pub inlined: Option<Inlined<P>>,
+    pub inlined: Option<&'static Inlined<P>>,
     /// Overrides a tuner may try, with the values worth trying.
     pub tunables: Tunables,
     /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
-    pub unsupported: fn(&P, &Capabilities) -> Option<String>,
+    pub unsupported: On<P, Capabilities, Option<String>>,
     /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
     pub packing: Packing,
     /// Its own tolerance where its arithmetic is not the operation's, such as rounding its inputs.
-    pub tolerance: Option<fn(&P, State) -> Tolerance>,
+    pub tolerance: Option<OfState<P, Tolerance>>,
 }
 
-impl<P> Variant<P> {
+impl<P: 'static> Variant<P> {
     /// A variant without anything special: completes the others with `..Variant::PLAIN`.
     pub const PLAIN: Self = Self {
         name: "",
         stages: &[],
-        constants: |_, _| Vec::new(),
-        phase: |_, _, _| None,
+        constants: &|_, _| Vec::new(),
+        phase: &|_, _, _| None,
         early: false,
         renews: &[],
         inlined: None,
         tunables: &[],
-        unsupported: |_, _| None,
+        unsupported: &|_, _| None,
         packing: Packing::Blocks,
         tolerance: None,
     };
@@ -392,7 +354,6 @@ impl<P> Variant<P> {
 
 /// An output that the next phase can compute itself: it calls a function where it would load an
 /// element. The last stage is then left out, and the wait for it.
-#[derive(Debug)]
 pub struct Inlined<P: 'static> {
     /// The output.
     pub output: &'static str,
@@ -400,23 +361,22 @@ pub struct Inlined<P: 'static> {
     /// It uses buffers only, no workgroup memory.
     pub function: &'static str,
     /// Whether that pays: every workgroup of the phase that reads makes what it needs.
-    pub pays: fn(&P, &Constants) -> bool,
+    pub pays: On<P, Constants, bool>,
 }
 
 /// One dispatch of a variant.
-#[derive(Debug)]
-pub struct Stage<P> {
+pub struct Stage<P: 'static> {
     /// WGSL entry point.
     pub entry: &'static str,
     /// Workgroups. The executor folds more than 65535 into two dimensions; kernels read
     /// `workgroup_id.y * num_workgroups.x + workgroup_id.x` and return beyond their last. With
     /// none the dispatch is left out.
-    pub grid: fn(&P, &Constants) -> usize,
+    pub grid: On<P, Constants, usize>,
 }
 
-impl<P> Stage<P> {
+impl<P: 'static> Stage<P> {
     /// The dispatch of a variant that has one.
-    pub const fn main(grid: fn(&P, &Constants) -> usize) -> Self {
+    pub const fn main(grid: On<P, Constants, usize>) -> Self {
         Self { entry: "main", grid }
     }
 }
@@ -445,6 +405,11 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
+    /// Of arithmetic in f32, without a rounding of its own.
+    pub const fn new(k: f64, nmse: f64, reason: &'static str) -> Self {
+        Self { k, rounding: 0.0, nmse, reason }
+    }
+
     /// The tolerance of an output that is stored like this.
     #[must_use]
     pub fn stored(self, elem: &Elem) -> Self {
@@ -453,190 +418,113 @@ impl Tolerance {
     }
 }
 
-type Of<T> = Box<dyn Fn(&Shape, State) -> T + Send + Sync>;
-type OfShape<T> = Box<dyn Fn(&Shape) -> T + Send + Sync>;
-type OfVariant = Box<dyn Fn(&Shape, &str) -> bool + Send + Sync>;
-type On<A, T> = Box<dyn Fn(&Shape, &A) -> T + Send + Sync>;
-type AsPhase = Box<dyn Fn(&Shape, &Capabilities, Grid) -> Option<Overrides> + Send + Sync>;
-type Problems = Box<dyn Fn() -> Vec<Problem> + Send + Sync>;
+/// A binding of a [`Kernel`].
+pub type KernelBinding = Binding<Shape>;
 
-/// An operation as everything sees it that works on any: its [`Declaration`] without the type.
+/// A variant of a [`Kernel`].
+pub type KernelVariant = Variant<Shape>;
+
+/// An operation as everything sees it that works on any: its [`Declaration`] over a [`Shape`], and
+/// its tables read.
 pub struct Kernel {
-    /// The one name.
-    pub name: &'static str,
-    /// One line for `lathe list`.
-    pub summary: &'static str,
+    declared: Declaration<Shape>,
     /// Parameters, in the order they are printed.
     pub params: &'static [Param],
-    /// Words of the step state that it depends on.
-    pub state: &'static [Param],
-    /// Buffers.
-    pub bindings: Vec<KernelBinding>,
-    /// Variants, naive first.
-    pub variants: Vec<KernelVariant>,
-    /// The operations that it replaces where it pays.
-    pub fuses: Option<KernelFusion>,
     /// The type of its parameters.
     pub(crate) params_type: TypeId,
-    prefer: OfShape<&'static [&'static str]>,
-    cost: Of<Cost>,
-    tolerance: Of<Tolerance>,
-    cases: Problems,
-    bench: Problems,
+    cases: Vec<Problem>,
+    bench: Vec<Problem>,
 }
 
-/// A [`Fusion`] without the type.
-pub struct KernelFusion {
-    /// The operations replaced.
-    pub of: &'static [&'static str],
-    pays_with: OfVariant,
-    against: OfShape<Option<String>>,
-    against_phase: OfShape<Option<String>>,
-}
+impl Deref for Kernel {
+    type Target = Declaration<Shape>;
 
-impl KernelFusion {
-    /// Whether it pays with a variant.
-    pub fn pays_with(&self, shape: &Shape, variant: &KernelVariant) -> bool {
-        (self.pays_with)(shape, variant.name)
-    }
-
-    /// Why it is better not to fuse, if it is.
-    pub fn against(&self, shape: &Shape) -> Option<String> {
-        (self.against)(shape)
-    }
-
-    /// The same among phases of a run.
-    pub fn against_phase(&self, shape: &Shape) -> Option<String> {
-        (self.against_phase)(shape)
+    fn deref(&self) -> &Self::Target {
+        &self.declared
     }
 }
 
-/// A [`Binding`] without the type.
-pub struct KernelBinding {
-    /// Name of the WGSL variable.
-    pub name: &'static str,
-    /// Direction of data.
-    pub role: Role,
-    /// Its length as text, in terms of the parameters.
-    pub len_text: &'static str,
-    elem: Of<Elem>,
-    len: Of<usize>,
-    draw: OfShape<Draw>,
+/// What is declared lives as long as the program: made once for an operation, and never dropped.
+fn kept<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
 }
 
-/// A [`Variant`] without the type.
-pub struct KernelVariant {
-    /// File stem.
-    pub name: &'static str,
-    /// Dispatches, in order.
-    pub stages: Vec<KernelStage>,
-    /// Overrides a tuner may try, with the values worth trying.
-    pub tunables: Tunables,
-    /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
-    pub packing: Packing,
-    /// Whether a run declares its weights `read_write`; see [`Variant::early`].
-    pub early: bool,
-    /// Bindings that it loads ahead of its wait and writes; see [`Variant::renews`].
-    pub renews: &'static [&'static str],
-    /// What the phase behind may do itself; see [`Variant::inlined`].
-    pub inlined: Option<KernelInlined>,
-    constants: On<Capabilities, Overrides>,
-    phase: AsPhase,
-    unsupported: On<Capabilities, Option<String>>,
-    tolerance: Option<Of<Tolerance>>,
+fn list<T>(of: impl Iterator<Item = T>) -> &'static [T] {
+    kept(of.collect::<Vec<_>>())
 }
 
-/// An [`Inlined`] without the type.
-pub struct KernelInlined {
-    /// The output.
-    pub output: &'static str,
-    /// The function that makes an element of it.
-    pub function: &'static str,
-    pays: On<Constants, bool>,
+fn of<P: Params, T: 'static>(f: Of<P, T>) -> Of<Shape, T> {
+    kept(move |shape: &Shape| f(&P::read(shape)))
 }
 
-impl KernelInlined {
-    /// Whether it pays; see [`Inlined::pays`].
-    pub fn pays(&self, shape: &Shape, constants: &Constants) -> bool {
-        (self.pays)(shape, constants)
-    }
+fn of_state<P: Params, T: 'static>(f: OfState<P, T>) -> OfState<Shape, T> {
+    kept(move |shape: &Shape, state: State| f(&P::read(shape), state))
 }
 
-/// A [`Stage`] without the type.
-pub struct KernelStage {
-    /// WGSL entry point.
-    pub entry: &'static str,
-    grid: On<Constants, usize>,
+fn on<P: Params, A: ?Sized + 'static, T: 'static>(f: On<P, A, T>) -> On<Shape, A, T> {
+    kept(move |shape: &Shape, other: &A| f(&P::read(shape), other))
 }
 
 impl<P: Params> Declaration<P> {
-    /// The declaration without its type, for the registry. `self` is a static: what it refers to
-    /// lives as long as the program.
-    pub fn erase(&'static self) -> Kernel {
-        let problems = |cases: Vec<Case<P>>| {
-            let problem = |c: Case<P>| Problem { shape: c.params.shape(), state: c.state };
-            cases.into_iter().map(problem).collect()
-        };
-        Kernel {
-            name: self.name,
-            summary: self.summary,
-            params: P::PARAMS,
-            state: self.state,
-            bindings: self.bindings.iter().map(Binding::erase).collect(),
-            variants: self.variants.iter().map(Variant::erase).collect(),
-            fuses: self.fuses.as_ref().map(|fusion| KernelFusion {
+    /// The declaration over a [`Shape`], for the registry.
+    ///
+    /// # Errors
+    /// A table of problems is wrong.
+    pub fn erase(&self) -> Result<Kernel, ShapeError> {
+        let &Self { name, summary, state, prefer, cost, tolerance, cases, bench, .. } = self;
+        let declared = Declaration {
+            bindings: list(self.bindings.iter().map(Binding::erase)),
+            variants: list(self.variants.iter().map(Variant::erase)),
+            fuses: self.fuses.as_ref().map(|fusion| Fusion {
                 of: fusion.of,
-                pays_with: Box::new(|shape, name| (fusion.pays_with)(&P::read(shape), name)),
-                against: Box::new(|shape| (fusion.against)(&P::read(shape))),
-                against_phase: Box::new(|shape| (fusion.against_phase)(&P::read(shape))),
+                against: of(fusion.against),
+                against_phase: of(fusion.against_phase),
+                pays_with: on(fusion.pays_with),
             }),
-            params_type: TypeId::of::<P>(),
-            prefer: Box::new(|shape| (self.prefer)(&P::read(shape))),
-            cost: Box::new(|shape, state| (self.cost)(&P::read(shape), state)),
-            tolerance: Box::new(|shape, state| (self.tolerance)(&P::read(shape), state)),
-            cases: Box::new(move || problems((self.cases)())),
-            bench: Box::new(move || problems((self.bench)())),
-        }
+            prefer: of(prefer),
+            cost: of_state(cost),
+            tolerance: of_state(tolerance),
+            name,
+            summary,
+            state,
+            cases,
+            bench,
+        };
+        let (params, params_type) = (P::PARAMS, TypeId::of::<P>());
+        let kernel = Kernel { declared, params, params_type, cases: Vec::new(), bench: Vec::new() };
+        Ok(Kernel { cases: kernel.read(cases)?, bench: kernel.read(bench)?, ..kernel })
     }
 }
 
 impl<P: Params> Binding<P> {
-    fn erase(&'static self) -> KernelBinding {
-        KernelBinding {
-            name: self.name,
-            role: self.role,
-            len_text: self.len.text,
-            elem: Box::new(|shape, state| (self.elem)(&P::read(shape), state)),
-            len: Box::new(|shape, state| (self.len.count)(&P::read(shape), state)),
-            draw: Box::new(|shape| (self.draw)(&P::read(shape))),
-        }
+    fn erase(&self) -> KernelBinding {
+        let len = Len { count: of_state(self.len.count), text: self.len.text };
+        let (elem, draw) = (of_state(self.elem), of(self.draw));
+        Binding { name: self.name, role: self.role, elem, len, draw }
     }
 }
 
 impl<P: Params> Variant<P> {
-    pub(crate) fn erase(&'static self) -> KernelVariant {
-        let stage = |stage: &'static Stage<P>| KernelStage {
-            entry: stage.entry,
-            grid: Box::new(|shape, constants| (stage.grid)(&P::read(shape), constants)),
-        };
-        KernelVariant {
-            name: self.name,
-            stages: self.stages.iter().map(stage).collect(),
-            tunables: self.tunables,
-            packing: self.packing,
-            early: self.early,
-            renews: self.renews,
-            inlined: self.inlined.as_ref().map(|inlined| KernelInlined {
-                output: inlined.output,
-                function: inlined.function,
-                pays: Box::new(|shape, constants| (inlined.pays)(&P::read(shape), constants)),
+    pub(crate) fn erase(&self) -> KernelVariant {
+        let &Self { name, early, renews, tunables, packing, phase, .. } = self;
+        let grid = |stage: &Stage<P>| Stage { entry: stage.entry, grid: on(stage.grid) };
+        Variant {
+            stages: list(self.stages.iter().map(grid)),
+            constants: on(self.constants),
+            phase: kept(move |shape: &Shape, caps: &Capabilities, grid: Grid| {
+                phase(&P::read(shape), caps, grid)
             }),
-            constants: Box::new(|shape, caps| (self.constants)(&P::read(shape), caps)),
-            phase: Box::new(|shape, caps, grid| (self.phase)(&P::read(shape), caps, grid)),
-            unsupported: Box::new(|shape, caps| (self.unsupported)(&P::read(shape), caps)),
-            tolerance: self.tolerance.map(|tolerance| -> Of<Tolerance> {
-                Box::new(move |shape, state| tolerance(&P::read(shape), state))
+            inlined: self.inlined.map(|inlined| {
+                let &Inlined { output, function, pays } = inlined;
+                kept(Inlined { output, function, pays: on(pays) })
             }),
+            unsupported: on(self.unsupported),
+            tolerance: self.tolerance.map(of_state),
+            name,
+            early,
+            renews,
+            tunables,
+            packing,
         }
     }
 }
@@ -649,7 +537,7 @@ impl KernelBinding {
 
     /// Elements.
     pub fn len(&self, problem: &Problem) -> usize {
-        (self.len)(&problem.shape, problem.state)
+        (self.len.count)(&problem.shape, problem.state)
     }
 
     /// What checks and benchmarks put there.
@@ -680,32 +568,31 @@ impl KernelVariant {
     }
 }
 
-impl KernelStage {
-    /// Workgroups; see [`Stage::grid`].
-    pub fn grid(&self, shape: &Shape, constants: &Constants) -> usize {
-        (self.grid)(shape, constants)
-    }
-}
-
 impl fmt::Debug for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kernel").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for KernelBinding {
+impl<P> fmt::Debug for Binding<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {}[{}]", self.role, self.name, self.len_text)
+        write!(f, "{:?} {}[{}]", self.role, self.name, self.len.text)
     }
 }
 
-impl fmt::Debug for KernelVariant {
+impl<P> fmt::Debug for Variant<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KernelVariant").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Variant").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 impl Kernel {
+    /// Adds variants.
+    pub(crate) fn add(&mut self, added: Vec<KernelVariant>) {
+        let own = self.declared.variants.iter().map(|v| Variant { ..*v });
+        self.declared.variants = list(own.chain(added));
+    }
+
     /// The variant of a name.
     pub fn variant(&self, name: &str) -> Option<&KernelVariant> {
         self.variants.iter().find(|v| v.name == name)
@@ -738,18 +625,18 @@ impl Kernel {
 
     /// How far a variant may lie from the reference.
     pub fn tolerance(&self, variant: Option<&KernelVariant>, problem: &Problem) -> Tolerance {
-        let own = variant.and_then(|v| v.tolerance.as_ref());
-        own.unwrap_or(&self.tolerance)(&problem.shape, problem.state)
+        let own = variant.and_then(|v| v.tolerance);
+        own.unwrap_or(self.tolerance)(&problem.shape, problem.state)
     }
 
     /// Problems that are always checked.
     pub fn cases(&self) -> Vec<Problem> {
-        (self.cases)()
+        self.cases.clone()
     }
 
     /// Problems a benchmark runs when none is named.
     pub fn bench(&self) -> Vec<Problem> {
-        (self.bench)()
+        self.bench.clone()
     }
 
     /// The first benchmarked problem: the default of `--shape`.

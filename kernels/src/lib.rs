@@ -29,8 +29,8 @@ include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 pub use adapter::{Capabilities, CooperativeMatrix, MatrixScalar};
 pub use codes::*;
 pub use descriptor::{
-    Binding, Case, Constants, Cost, Declaration, Draw, Elem, Inlined, Kernel, KernelBinding,
-    KernelInlined, KernelVariant, Matrix, Role, Stage, Tolerance, Variant,
+    Binding, Constants, Cost, Declaration, Draw, Elem, Inlined, Kernel, KernelBinding,
+    KernelVariant, Matrix, Role, Stage, Tolerance, Variant,
 };
 pub use layout::{KvVectors, Plane, RopeSpec};
 pub use param::{Param, ParamKind, Params, Problem, Shape, ShapeError, State};
@@ -56,7 +56,7 @@ include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
 macro_rules! erased {
     ($($name:ident)*) => {
-        vec![$($name::OPERATION.erase()),*]
+        vec![$($name::OPERATION.erase().unwrap_or_else(|e| panic!("{}: {e}", stringify!($name)))),*]
     };
 }
 

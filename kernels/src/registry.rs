@@ -149,7 +149,7 @@ pub fn register<P: Params>(
     declaration: &'static Declaration<P>,
     texts: &[Text],
 ) -> Result<(), RegisterError> {
-    let kernel = declaration.erase();
+    let kernel = erased(declaration)?;
     check_declaration(&kernel)?;
     if kernel.fuses.is_some() {
         return Err(RegisterError::Declaration {
@@ -158,7 +158,7 @@ pub fn register<P: Params>(
                 .into(),
         });
     }
-    let found = linked(&kernel, &kernel.variants, texts)?;
+    let found = linked(&kernel, kernel.variants, texts)?;
     change(kernel.name, |registry| {
         if registry.kernels.iter().any(|k| k.name == kernel.name) {
             return Err(RegisterError::Exists { what: format!("kernel {}", kernel.name) });
@@ -180,7 +180,7 @@ pub fn register_variants<P: Params>(
     variants: &'static [Variant<P>],
     texts: &[Text],
 ) -> Result<(), RegisterError> {
-    let kernel = declaration.erase();
+    let kernel = erased(declaration)?;
     let added: Vec<KernelVariant> = variants.iter().map(Variant::erase).collect();
     check_variants(&kernel, &added)?;
     let found = linked(&kernel, &added, texts)?;
@@ -192,9 +192,16 @@ pub fn register_variants<P: Params>(
             let what = format!("{}/{}", kernel.name, taken.name);
             return Err(RegisterError::Exists { what });
         }
-        there.variants.extend(added);
+        there.add(added);
         registry.add(found);
         Ok(())
+    })
+}
+
+fn erased<P: Params>(declaration: &Declaration<P>) -> Result<Kernel, RegisterError> {
+    declaration.erase().map_err(|error| RegisterError::Declaration {
+        kernel: declaration.name,
+        reason: error.to_string(),
     })
 }
 
@@ -238,7 +245,7 @@ fn check_declaration(kernel: &Kernel) -> Result<(), RegisterError> {
     if kernel.bench().is_empty() {
         return refuse("`bench` names no problem; the first is the default of --shape".into());
     }
-    check_variants(kernel, &kernel.variants)?;
+    check_variants(kernel, kernel.variants)?;
     for problem in kernel.bench().iter().chain(&kernel.cases()) {
         let unknown = kernel.prefer(&problem.shape).iter().find(|n| kernel.variant(n).is_none());
         if let Some(name) = unknown {
@@ -324,7 +331,7 @@ fn fits(kernel: &Kernel, variant: &KernelVariant, text: &Reflection) -> Result<(
     if let Some(binding) = kernel.bindings.iter().find(missing) {
         return Err(format!("lacks a variable `{}`", binding.name));
     }
-    for stage in &variant.stages {
+    for stage in variant.stages {
         if text.entry(stage.entry).is_none() {
             return Err(format!("has no entry point `{}`", stage.entry));
         }
@@ -353,7 +360,7 @@ mod tests {
     fn built_in_operations_are_held_to_what_registered_ones_are() {
         for kernel in kernels() {
             check_declaration(kernel).unwrap();
-            for variant in &kernel.variants {
+            for variant in kernel.variants {
                 let (name, text) = (variant.name, reflection(kernel.name, variant.name).unwrap());
                 assert_eq!(fits(kernel, variant, &text), Ok(()), "{}/{name}", kernel.name);
             }

@@ -2,7 +2,7 @@
 //! to the shaders.
 
 use crate::codes::*;
-use crate::descriptor::{Binding, Draw, Elem, words};
+use crate::descriptor::{Binding, Draw, Elem, OfState, words};
 use crate::layout::RopeSpec;
 use crate::param::*;
 
@@ -162,7 +162,7 @@ pub const SCALE: Typed<f32> =
 
 /// State of the sequence, only read; see [`crate::StateWord`].
 pub const fn state<P>() -> Binding<P> {
-    Binding::input("state", words, crate::len!(_ => STATE_WORDS)).drawn(|_| Draw::State)
+    Binding::input("state", &words, crate::len!(_ => STATE_WORDS)).drawn(&|_| Draw::State)
 }
 
 /// Parameters of a rope table.
@@ -178,7 +178,7 @@ pub trait Rotates {
 
 /// Angles of every position up to that of the last token.
 pub const fn rope<P: Rotates>() -> Binding<P> {
-    let spec = |p: &P, s: State| {
+    let spec: OfState<P, Elem> = &|p, s| {
         let (base, head_dim, factors) = p.table();
         Elem::Rope(RopeSpec::drawn(base, head_dim, factors, s.n_kv - 1 + p.n_tokens()))
     };

@@ -80,7 +80,7 @@ fn names_are_unique_and_found() {
 #[test]
 fn variants_and_files_are_paired() {
     for k in kernels() {
-        for v in &k.variants {
+        for v in k.variants {
             assert!(source(k.name, v.name).is_some(), "{}: no file {}.wgsl", k.name, v.name);
         }
     }
@@ -151,7 +151,7 @@ fn every_shape_gives_every_override_a_value_and_every_stage_a_grid() {
             for p in k.params {
                 assert!(shape.get(p.name).is_some(), "{}: {shape} lacks {}", k.name, p.name);
             }
-            for v in &k.variants {
+            for v in k.variants {
                 if v.unsupported(shape, &generous()).is_some() {
                     continue;
                 }
@@ -161,9 +161,9 @@ fn every_shape_gives_every_override_a_value_and_every_stage_a_grid() {
                     assert!(r.has_override(name), "{}/{}: lacks {name}", k.name, v.name);
                 }
                 let constants = r.constants(shape.iter().chain(tuned)).unwrap();
-                let groups = v.stages.iter().map(|s| s.grid(shape, &constants));
+                let groups = v.stages.iter().map(|s| (s.grid)(shape, &constants));
                 assert!(groups.sum::<usize>() > 0, "{}/{}: no work for {shape}", k.name, v.name);
-                for stage in &v.stages {
+                for stage in v.stages {
                     let (memory, invocations) = r.workgroup(stage.entry, &constants).unwrap();
                     // Without the branches that the shape rules out it is the same, or needs less.
                     let (module, info) = r.resolved(stage.entry, &constants).unwrap();
@@ -188,7 +188,7 @@ fn every_shape_gives_every_override_a_value_and_every_stage_a_grid() {
 #[test]
 fn tunables_are_overrides_with_a_default() {
     for k in kernels() {
-        for v in &k.variants {
+        for v in k.variants {
             let r = reflection(k.name, v.name).unwrap();
             for (name, values) in v.tunables {
                 let known = r.overrides.iter().any(|(o, d)| o == name && *d != Default::Required);
@@ -205,7 +205,7 @@ fn costs_and_tolerances_are_stated() {
         for problem in problems(k) {
             let shown = k.show(&problem);
             assert!(k.cost(&problem).bytes > 0.0, "{}: {shown} moves nothing", k.name);
-            for v in &k.variants {
+            for v in k.variants {
                 let t = k.tolerance(Some(v), &problem);
                 let at = format!("{}/{} {shown}: {t:?}", k.name, v.name);
                 // What is less exact by design says why, and nothing selects it by itself.

@@ -69,7 +69,7 @@ impl Stages {
         let mut list = Vec::new();
         for kernel in lathe_kernels::kernels() {
             for shape in shapes(kernel) {
-                for variant in &kernel.variants {
+                for variant in kernel.variants {
                     if variant.unsupported(&shape, &caps()).is_some() {
                         continue;
                     }
@@ -78,11 +78,11 @@ impl Stages {
                     let reflection = lathe_kernels::reflection(kernel.name, variant.name).unwrap();
                     let given = shape.iter().chain(variant.constants(&shape, &caps()));
                     let constants = reflection.constants(given.chain(geometry)).unwrap();
-                    for stage in &variant.stages {
+                    for stage in variant.stages {
                         let (wgsl, reflection) = (source.text.to_owned(), Arc::clone(&reflection));
                         list.push(Stage {
                             label: format!("{}/{}", kernel.name, variant.name),
-                            groups: stage.grid(&shape, &constants) as u32,
+                            groups: (stage.grid)(&shape, &constants) as u32,
                             text: Text { wgsl, reflection, constants: constants.clone() },
                             entry: stage.entry,
                             renews: variant.renews,

@@ -36,7 +36,7 @@ fn bindings(kernel: &Kernel) -> String {
             Role::Scratch => "scratch",
             Role::Counter => "counter, zero before and after",
         };
-        let count = binding.len_text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let count = binding.len.text.split_whitespace().collect::<Vec<_>>().join(" ");
         vec![code(binding.name), role.into(), code(&count), stored(kernel, binding)]
     };
     let rows: Vec<_> = kernel.bindings.iter().map(row).collect();

@@ -33,25 +33,20 @@ static SCALE: Declaration<Scale> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("x", f32s, len!(p => p.n)),
-        Binding::output("y", f32s, len!(p => p.n)),
+        Binding::input("x", &f32s, len!(p => p.n)),
+        Binding::output("y", &f32s, len!(p => p.n)),
     ],
     variants: &[Variant {
         name: "naive",
-        stages: &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(c["WG"] as usize) }],
+        stages: &[Stage { entry: "main", grid: &|p, c| p.n.div_ceil(c["WG"] as usize) }],
         tunables: WORKGROUPS,
         ..Variant::PLAIN
     }],
-    prefer: |_| &["naive"],
-    cost: |p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
-    tolerance: |_, _| Tolerance {
-        k: 1.0,
-        rounding: 0.0,
-        nmse: 1e-13,
-        reason: "one rounded product",
-    },
-    cases: || [1, 63, 64, 65].map(|n| Scale { n, by: 0.5 }.into()).into(),
-    bench: || vec![Scale { n: 4096, by: 1.5 }.into()],
+    prefer: &|_| &["naive"],
+    cost: &|p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
+    tolerance: &|_, _| Tolerance::new(1.0, 1e-13, "one rounded product"),
+    cases: "N=1|63|64|65,BY=0.5",
+    bench: "N=4096,BY=1.5",
 };
 
 /// What the operation means, in f64: each value with the size that its rounding is measured by.

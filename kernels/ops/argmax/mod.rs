@@ -20,8 +20,8 @@ const MOST_PARTS: usize = 256;
 /// A variant of two dispatches: parts of the logits, then the parts' candidates.
 const TWO_PASS: Variant<Argmax> = Variant {
     stages: &[
-        Stage { entry: "slices", grid: |p, c| p.sequences * c["PARTS"] as usize },
-        Stage { entry: "choose", grid: |p, _| p.sequences },
+        Stage { entry: "slices", grid: &|p, c| p.sequences * c["PARTS"] as usize },
+        Stage { entry: "choose", grid: &|p, _| p.sequences },
     ],
     ..Variant::PLAIN
 };
@@ -33,24 +33,24 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
     fuses: None,
     state: &[n_kv(4, 9), PROMPT_LEN],
     bindings: &[
-        Binding::<Argmax>::input("logits", f32s, len!(p => p.sequences * p.n))
-            .drawn(|_| Draw::TiesAndNan),
-        Binding::<Argmax>::in_out("tokens", words, len!(p, s => p.sequences * (s.n_kv + 1)))
-            .drawn(|_| Draw::Sequence(1000)),
-        Binding::<Argmax>::in_out("state", words, len!(p => p.sequences * STATE_WORDS))
-            .drawn(|_| Draw::State),
-        Binding::<Argmax>::scratch("partial_values", f32s, len!(p => MOST_PARTS * p.sequences)),
-        Binding::<Argmax>::scratch("partial_indices", words, len!(p => MOST_PARTS * p.sequences)),
+        Binding::<Argmax>::input("logits", &f32s, len!(p => p.sequences * p.n))
+            .drawn(&|_| Draw::TiesAndNan),
+        Binding::<Argmax>::in_out("tokens", &words, len!(p, s => p.sequences * (s.n_kv + 1)))
+            .drawn(&|_| Draw::Sequence(1000)),
+        Binding::<Argmax>::in_out("state", &words, len!(p => p.sequences * STATE_WORDS))
+            .drawn(&|_| Draw::State),
+        Binding::<Argmax>::scratch("partial_values", &f32s, len!(p => MOST_PARTS * p.sequences)),
+        Binding::<Argmax>::scratch("partial_indices", &words, len!(p => MOST_PARTS * p.sequences)),
     ],
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, _| p.sequences }],
+            stages: &[Stage { entry: "main", grid: &|p, _| p.sequences }],
             ..Variant::PLAIN
         },
         Variant {
             name: "workgroup",
-            stages: &[Stage { entry: "main", grid: |p, _| p.sequences }],
+            stages: &[Stage { entry: "main", grid: &|p, _| p.sequences }],
             tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
             ..Variant::PLAIN
         },
@@ -62,49 +62,39 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
         Variant {
             name: "two_pass_subgroup",
             // A vector an invocation, until a large GPU is full.
-            constants: |p, _| {
+            constants: &|p, _| {
                 let parts = p.n.div_ceil(4 * 256).next_power_of_two().min(128);
                 vec![("PARTS", parts as f64)]
             },
             tunables: &[("WG", &[128.0, 256.0, 512.0]), ("PARTS", &[32.0, 64.0, 128.0, 256.0])],
-            unsupported: |p, _| {
+            unsupported: &|p, _| {
                 let is_ragged = p.sequences > 1 && !p.n.is_multiple_of(4);
                 is_ragged.then(|| format!("N={} is no multiple of 4, and SEQUENCES exceeds 1", p.n))
             },
             ..TWO_PASS
         },
     ],
-    prefer: |p| {
+    prefer: &|p| {
         if p.n >= 8192 {
             &["two_pass_subgroup", "two_pass", "workgroup", "naive"]
         } else {
             &["workgroup", "naive"]
         }
     },
-    cost: |p, _| Cost { bytes: 4.0 * (p.sequences * p.n) as f64, flops: 0.0 },
-    tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "the index is exact" },
-    cases: || {
-        // Tails of a vocabulary: a tile times n plus 3.
-        [1, 2, 255, 256, 257, 64 * 256 + 3, 128_256, 262_147]
-            .into_iter()
-            .flat_map(|n| {
-                let case = Case::from(Argmax { n, sequences: 1 });
-                [case.n_kv(3).prompt_len(1), case.n_kv(2).prompt_len(5)]
-            })
-            .chain(
-                [(1, 8), (300, 3), (20_000, 5)].map(|(n, sequences)| {
-                    Case::from(Argmax { n, sequences }).n_kv(4).prompt_len(2)
-                }),
-            )
-            .collect()
-    },
+    cost: &|p, _| Cost { bytes: 4.0 * (p.sequences * p.n) as f64, flops: 0.0 },
+    tolerance: &|_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "the index is exact" },
+    cases: "
+        # Tails of a vocabulary: a tile times n plus 3.
+        N=1|2|255|256|257|16387|128256|262147:
+            N_KV=3
+            N_KV=2,PROMPT_LEN=5
+        SEQUENCES=8,N_KV=4,PROMPT_LEN=2
+        N=300,SEQUENCES=3,N_KV=4,PROMPT_LEN=2; N=20000,SEQUENCES=5,N_KV=4,PROMPT_LEN=2
+    ",
     // All tokens given: repeated runs advance the position and must not write past `tokens`.
-    bench: || {
-        [262_144, 128_256, 151_936]
-            .map(|n| Argmax { n, sequences: 1 })
-            .into_iter()
-            .chain([Argmax { n: 128_256, sequences: 8 }])
-            .map(|p| Case::from(p).n_kv(1).prompt_len(u32::MAX as usize))
-            .collect()
-    },
+    bench: "
+        PROMPT_LEN=4294967295:
+            N=262144|128256|151936
+            N=128256,SEQUENCES=8
+    ",
 };

@@ -54,7 +54,7 @@ fn combine_grid<P: Heads>(p: &P, c: &Constants) -> usize {
 
 /// Stages of the split variants that leave the splits' results to a second dispatch.
 pub const fn split_stages<P: Cache>() -> [Stage<P>; 2] {
-    [Stage { entry: "attend", grid: split_grid }, Stage { entry: "combine", grid: combine_grid }]
+    [Stage { entry: "attend", grid: &split_grid }, Stage { entry: "combine", grid: &combine_grid }]
 }
 
 /// Splits that make up to `workgroups` of all KV heads: one more than there are processors would
@@ -160,7 +160,7 @@ struct Share {
     rows: usize,
 }
 
-/// The same as a phase: every workgroup a split or some heads of one, the second stage as wide as
+/// The same as a phase: &every workgroup a split or some heads of one, the second stage as wide as
 /// the first. `inlines` where the phase behind may take the second stage's place. None where the
 /// sums of so many subgroups do not fit.
 pub fn split_phase<P: Cache>(
@@ -243,7 +243,7 @@ pub const fn split_inlined<P: Cache>() -> Inlined<P> {
     Inlined {
         output: "y",
         function: "combined_chunk",
-        pays: |p, c| {
+        pays: &|p, c| {
             let splits = (c["SPLITS"] as usize).min(p.most_splits());
             splits <= inlined_splits(p)
         },

@@ -1,7 +1,6 @@
-//! What operations on the heads of a layer share: their parameters as traits, their bindings, the
-//! heads of the models that cases and benchmarks take.
+//! What operations on the heads of a layer share: their parameters as traits, their bindings.
 
-use crate::codes::{KvFormat, Norm, RopeStyle};
+use crate::codes::KvFormat;
 use crate::descriptor::*;
 use crate::layout::KvVectors;
 use crate::len;
@@ -119,12 +118,12 @@ pub const fn qkv_len<P: Heads>() -> Len<P> {
 
 /// The QKV product of a token, only read.
 pub const fn qkv<P: Heads>() -> Binding<P> {
-    Binding::input("qkv", f32s, qkv_len())
+    Binding::input("qkv", &f32s, qkv_len())
 }
 
 /// A norm's weight for the heads of one kind.
 pub const fn head_norm<P: Heads>(name: &'static str) -> Binding<P> {
-    Binding::input(name, f32s, len!(p => p.head_dim()))
+    Binding::input(name, &f32s, len!(p => p.head_dim()))
 }
 
 const fn cache_len<P: Cache>() -> Len<P> {
@@ -133,91 +132,25 @@ const fn cache_len<P: Cache>() -> Len<P> {
 
 /// A cache that is only read.
 pub const fn read_cache<P: Cache>(name: &'static str) -> Binding<P> {
-    Binding::input(name, |p, _| Elem::Kv(p.vectors()), cache_len())
+    Binding::input(name, &|p, _| Elem::Kv(p.vectors()), cache_len())
 }
 
 /// A cache that gets the current token's heads.
 pub const fn appended_cache<P: Cache>(name: &'static str) -> Binding<P> {
-    Binding::in_out(name, |p, _| Elem::Kv(p.vectors()), cache_len())
+    Binding::in_out(name, &|p, _| Elem::Kv(p.vectors()), cache_len())
 }
 
 /// Scores of every slot, of the naive variants.
 pub const fn scores<P: Cache>() -> Binding<P> {
-    Binding::scratch("scores", f32s, len!(p => p.q_heads() * p.kv_size()))
+    Binding::scratch("scores", &f32s, len!(p => p.q_heads() * p.kv_size()))
 }
 
 /// Largest score and sum of weights of every head in every split.
 pub const fn tops<P: Cache>() -> Binding<P> {
-    Binding::scratch("tops", f32s, len!(p => 2 * p.q_heads() * p.most_splits()))
+    Binding::scratch("tops", &f32s, len!(p => 2 * p.q_heads() * p.most_splits()))
 }
 
 /// PV product of every head in every split.
 pub const fn partials<P: Cache>() -> Binding<P> {
-    Binding::scratch("partials", f32s, len!(p => p.q_heads() * p.most_splits() * p.head_dim()))
-}
-
-/// Heads of a layer, and what happens to them before attention.
-#[derive(Clone, Copy, Debug)]
-pub struct Layer {
-    /// Query heads of each KV head.
-    pub q_per_kv: usize,
-    /// KV heads.
-    pub kv_heads: usize,
-    /// Elements of a head.
-    pub head_dim: usize,
-    /// QK-norm.
-    pub qk_norm: Norm,
-    /// Which elements of a head rotate together.
-    pub rope_style: RopeStyle,
-}
-
-impl Layer {
-    /// The usual factor on the scores.
-    pub fn scale(&self) -> f32 {
-        1.0 / (self.head_dim as f32).sqrt()
-    }
-}
-
-/// Gemma 3 1B.
-pub const GEMMA: Layer = Layer {
-    q_per_kv: 4,
-    kv_heads: 1,
-    head_dim: 256,
-    qk_norm: Norm::Rms,
-    rope_style: RopeStyle::Neox,
-};
-
-/// Llama 3.2 1B.
-pub const LLAMA: Layer = Layer {
-    q_per_kv: 4,
-    kv_heads: 8,
-    head_dim: 64,
-    qk_norm: Norm::None,
-    rope_style: RopeStyle::Interleaved,
-};
-
-/// Qwen3 0.6B.
-pub const QWEN: Layer = Layer {
-    q_per_kv: 2,
-    kv_heads: 8,
-    head_dim: 128,
-    qk_norm: Norm::Rms,
-    rope_style: RopeStyle::Neox,
-};
-
-/// The layers that benchmarks take.
-pub const MODELS: [Layer; 3] = [GEMMA, LLAMA, QWEN];
-
-/// One head of each kind, small and not normed.
-pub const ONE_OF_32: Layer =
-    Layer { q_per_kv: 1, kv_heads: 1, head_dim: 32, rope_style: RopeStyle::Neox, ..LLAMA };
-
-/// An odd group of heads whose chunks are no power of two.
-pub const THREE_OF_80: Layer =
-    Layer { q_per_kv: 3, kv_heads: 2, head_dim: 80, rope_style: RopeStyle::Interleaved, ..QWEN };
-
-/// Benchmarks of a token at the end of full caches, short and long.
-pub fn full_caches<P>(over: fn(usize, Layer) -> P) -> Vec<Case<P>> {
-    let layers = |n: usize| MODELS.map(|layer| Case::from(over(n, layer)).n_kv(n));
-    [512, 8192, 32_768].into_iter().flat_map(layers).collect()
+    Binding::scratch("partials", &f32s, len!(p => p.q_heads() * p.most_splits() * p.head_dim()))
 }

@@ -1,6 +1,6 @@
 //! Values in another storage format: what a KV cache or an engine's own activations need.
 
-use crate::codes::FloatFormat::{self, *};
+use crate::codes::FloatFormat;
 use crate::descriptor::*;
 use crate::len;
 use crate::param::{choice, dim};
@@ -22,46 +22,43 @@ pub static OPERATION: Declaration<Cast> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("x", |p, _| Elem::Floats(p.from), len!(p => p.n)),
-        Binding::output("y", |p, _| Elem::Floats(p.to), len!(p => p.n)),
+        Binding::input("x", &|p, _| Elem::Floats(p.from), len!(p => p.n)),
+        Binding::output("y", &|p, _| Elem::Floats(p.to), len!(p => p.n)),
     ],
     variants: &[
-        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n.div_ceil(2), c))]),
+        Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n.div_ceil(2), c))]),
         Variant {
             name: "vec4",
-            stages: &[Stage::main(|p, c| groups_for(p.n * p.to.bytes() / 16, c))],
+            stages: &[Stage::main(&|p, c| groups_for(p.n * p.to.bytes() / 16, c))],
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0])],
-            unsupported: |p, _| no_multiple("N", p.n, 8),
+            unsupported: &|p, _| no_multiple("N", p.n, 8),
             ..Variant::PLAIN
         },
     ],
-    prefer: |_| &["vec4", "naive"],
-    cost: |p, _| Cost { bytes: (p.n * (p.from.bytes() + p.to.bytes())) as f64, flops: 0.0 },
-    tolerance: |_, _| Tolerance {
+    prefer: &|_| &["vec4", "naive"],
+    cost: &|p, _| Cost { bytes: (p.n * (p.from.bytes() + p.to.bytes())) as f64, flops: 0.0 },
+    tolerance: &|_, _| Tolerance {
         k: 0.0,
         rounding: 0.0,
         nmse: 1e-14,
         reason: "f32 holds each value exactly and bf16 has one nearest; f16 adds the rounding of \
                  what stores it",
     },
-    cases: || {
-        let mut cases = Vec::new();
-        for &from in FloatFormat::ALL {
-            for &to in FloatFormat::ALL {
-                cases.push(Cast { n: 1152, from, to }.into());
-                cases.push(Cast { n: 77, from, to }.into());
-            }
-        }
-        cases.push(Cast { n: 1, from: F32, to: Bf16 }.into());
-        // More workgroups than one grid dimension holds.
-        cases.push(Cast { n: 128 * 65_536 + 8, from: F16, to: F32 }.into());
-        cases
-    },
-    bench: || {
-        // A KV cache of 8192 positions of Llama 3.2 1B, 16 layers of K.
-        let n = 16 * 8192 * 512;
-        [(F32, F16), (F16, F32), (F32, Bf16), (Bf16, F32)]
-            .map(|(from, to)| Cast { n, from, to }.into())
-            .into()
-    },
+    cases: "
+        FROM=f32|f16|bf16:
+            N=1152|77
+            N=1152|77,TO=f16
+            N=1152|77,TO=bf16
+        TO=bf16
+        # More workgroups than one grid dimension holds.
+        N=8388616,FROM=f16
+    ",
+    bench: "
+        N=67108864:
+            # A KV cache of 8192 positions of Llama 3.2 1B, 16 layers of K.
+            TO=f16
+            FROM=f16
+            TO=bf16
+            FROM=bf16
+    ",
 };

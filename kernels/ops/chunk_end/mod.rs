@@ -23,26 +23,26 @@ pub static OPERATION: Declaration<ChunkEnd> = Declaration {
     fuses: None,
     state: &[n_kv(4, 30), PROMPT_LEN],
     bindings: &[
-        Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),
+        Binding::in_out("state", &words, len!(_ => STATE_WORDS)).drawn(&|_| Draw::State),
         Binding::input(
             "x",
-            |p: &ChunkEnd, _| Elem::Floats(p.x_format),
+            &|p: &ChunkEnd, _| Elem::Floats(p.x_format),
             len!(p => p.n_tokens * p.n),
         ),
-        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.n)),
     ],
     variants: &[Variant {
         name: "naive",
-        stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+        stages: &[Stage { entry: "main", grid: &|_, _| 1 }],
         tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
         ..Variant::PLAIN
     }],
-    prefer: |_| &["naive"],
-    cost: |p, _| Cost {
+    prefer: &|_| &["naive"],
+    cost: &|p, _| Cost {
         bytes: (p.n * (p.x_format.bytes() + p.act_format.bytes())) as f64,
         flops: 0.0,
     },
-    tolerance: |p, _| {
+    tolerance: &|p, _| {
         let narrows = p.x_format == FloatFormat::F32 && p.act_format == FloatFormat::F16;
         Tolerance {
             k: 0.0,
@@ -51,23 +51,13 @@ pub static OPERATION: Declaration<ChunkEnd> = Declaration {
             reason: "a copy; WGSL leaves the direction of f32 to f16 rounding open: one f16 ULP",
         }
     },
-    cases: || {
-        use FloatFormat::{F16, F32};
-        let rows = |n, n_tokens, x_format, act_format| {
-            Case::from(ChunkEnd { n, n_tokens, x_format, act_format })
-        };
-        vec![
-            // A whole chunk in the middle of a prompt, one that ends it, one not full, none left.
-            rows(1152, 16, F16, F32).n_kv(17).prompt_len(100),
-            rows(2048, 16, F32, F32).n_kv(17).prompt_len(32),
-            rows(33, 5, F16, F16).n_kv(1).prompt_len(3),
-            rows(33, 4, F32, F16).n_kv(9).prompt_len(2),
-            rows(1, 1, F16, F32).n_kv(1).prompt_len(1),
-        ]
-    },
-    bench: || {
-        let (x_format, act_format) = (FloatFormat::F16, FloatFormat::F32);
-        let chunk = ChunkEnd { n: 1152, n_tokens: 1024, x_format, act_format };
-        vec![Case::from(chunk).n_kv(1).prompt_len(1024)]
-    },
+    cases: "
+        # A whole chunk in the middle of a prompt, one that ends it, one not full, none left.
+        N=1152,N_TOKENS=16,X_FORMAT=f16,N_KV=17,PROMPT_LEN=100
+        N=2048,N_TOKENS=16,N_KV=17,PROMPT_LEN=32
+        N=33,N_TOKENS=5,X_FORMAT=f16,ACT_FORMAT=f16,PROMPT_LEN=3
+        N=33,N_TOKENS=4,ACT_FORMAT=f16,N_KV=9,PROMPT_LEN=2
+        X_FORMAT=f16
+    ",
+    bench: "N=1152,N_TOKENS=1024,X_FORMAT=f16,PROMPT_LEN=1024",
 };

@@ -61,19 +61,19 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
     bindings: &[
         Binding::input(
             "weights",
-            |p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
+            &|p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
             len!(p => p.rows * p.k),
         ),
-        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.k)),
+        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.k)),
     ],
     variants: &[
-        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.elements().div_ceil(2), c))]),
+        Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.elements().div_ceil(2), c))]),
         Variant {
             name: "subgroup",
-            stages: &[Stage::main(|p, c| {
+            stages: &[Stage::main(&|p, c| {
                 (p.rows * p.k.div_ceil(256)).div_ceil(c["SPANS_PER_WG"] as usize)
             })],
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 let size = caps.subgroup.map_or(32, |(_, max)| max.max(4));
                 let subgroups = f64::from((256 / size).max(1));
                 let fixed = f64::from(caps.fixed_subgroup());
@@ -83,81 +83,75 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("SPANS_PER_WG", &[2.0, 4.0, 8.0, 16.0, 32.0]),
             ],
-            unsupported: whole_stores,
+            unsupported: &whole_stores,
             ..Variant::PLAIN
         },
         Variant {
             name: "shared",
-            stages: &[Stage::main(|p, c| p.rows * p.k.div_ceil(c["TILE"] as usize))],
-            constants: |p, _| p.with_fields(Packing::Blocks, Vec::new()),
+            stages: &[Stage::main(&|p, c| p.rows * p.k.div_ceil(c["TILE"] as usize))],
+            constants: &|p, _| p.with_fields(Packing::Blocks, Vec::new()),
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("TILE", &[2048.0, 4096.0, 8192.0])],
-            unsupported: whole_stores,
+            unsupported: &whole_stores,
             ..Variant::PLAIN
         },
         Variant {
             name: "vec4",
-            stages: &[Stage::main(|p, c| {
+            stages: &[Stage::main(&|p, c| {
                 (p.elements() / p.per_store()).div_ceil((c["WG"] * c["PER"]) as usize)
             })],
-            constants: |p, _| p.with_fields(Packing::Planes, p.rounds()),
+            constants: &|p, _| p.with_fields(Packing::Planes, p.rounds()),
             tunables: ROUNDS,
-            unsupported: whole_stores,
+            unsupported: &whole_stores,
             packing: Packing::Planes,
             ..Variant::PLAIN
         },
         Variant {
             name: "multicol",
-            stages: &[Stage::main(|p, c| {
+            stages: &[Stage::main(&|p, c| {
                 let groups = p.rows.div_ceil(c["PER"] as usize);
                 groups_for(groups * (p.k / p.per_store()), c)
             })],
-            constants: |p, _| p.with_fields(Packing::Planes, p.rounds()),
+            constants: &|p, _| p.with_fields(Packing::Planes, p.rounds()),
             tunables: ROUNDS,
-            unsupported: whole_stores,
+            unsupported: &whole_stores,
             packing: Packing::Planes,
             ..Variant::PLAIN
         },
     ],
-    prefer: |_| &["vec4", "naive"],
-    cost: |p, _| {
+    prefer: &|_| &["vec4", "naive"],
+    cost: &|p, _| {
         let n = p.elements() as f64;
         let read = p.rows as f64 * p.weight.row_bytes(p.k) as f64;
         Cost { bytes: read + p.act_format.bytes() as f64 * n, flops: 2.0 * n }
     },
-    tolerance: |_, _| Tolerance {
+    tolerance: &|_, _| Tolerance {
         k: 0.0,
         rounding: 0.0,
         nmse: 1e-14,
         reason: "every product is exact in f32 and at most one sum is rounded, in any order",
     },
-    cases: || {
-        let mut cases = Vec::new();
-        let both = FloatFormat::STORED.iter().cycle();
-        for (&act_format, &weight) in both.zip(Format::QUANTISED) {
-            // Nine superblocks: more than one tile.
-            cases.push(Dequant { rows: 5, k: 2304, weight, act_format }.into());
-            cases.push(Dequant { rows: 5, k: 77, weight, act_format }.into());
-        }
-        let act_format = FloatFormat::F32;
-        // No whole number of superblocks; more rows than invocations take together.
-        for weight in [Format::Q4K, Format::Q5_0] {
-            cases.push(Dequant { rows: 9, k: 1152, weight, act_format }.into());
-        }
-        cases.push(Dequant { rows: 1, k: 1, weight: Format::Q8_0, act_format }.into());
-        // More workgroups than one grid dimension holds, for the variants of one row a group; four
-        // rounds for those that have them.
-        cases.push(Dequant { rows: 65_537, k: 32, weight: Format::Q4_0, act_format }.into());
-        cases
-    },
-    bench: || {
-        let mut problems = Vec::new();
-        for weight in [Format::Q4K, Format::Q8_0, Format::Q4_0, Format::Q6K] {
-            for &act_format in FloatFormat::STORED {
-                problems.push(Dequant { rows: 8192, k: 8192, weight, act_format }.into());
-            }
-        }
-        let (weight, act_format) = (Format::Q4_0, FloatFormat::F32);
-        problems.push(Dequant { rows: 65_536, k: 1152, weight, act_format }.into());
-        problems
-    },
+    cases: "
+        ROWS=5:
+            # Nine superblocks, more than one tile; no whole number of anything.
+            K=2304|77
+            K=2304|77,WEIGHT=q4_0,ACT_FORMAT=f16
+            K=2304|77,WEIGHT=q4_1
+            K=2304|77,WEIGHT=q5_0,ACT_FORMAT=f16
+            K=2304|77,WEIGHT=q5_1
+            K=2304|77,WEIGHT=q4_k,ACT_FORMAT=f16
+            K=2304|77,WEIGHT=q5_k
+            K=2304|77,WEIGHT=q6_k,ACT_FORMAT=f16
+            # No whole number of superblocks; more rows than invocations take together.
+            ROWS=9,K=1152,WEIGHT=q4_k|q5_0
+            ROWS=1
+            # More workgroups than one grid dimension holds, for the variants of one row a group; four
+            # rounds for those that have them.
+            ROWS=65537,K=32,WEIGHT=q4_0
+    ",
+    bench: "
+        ROWS=8192,K=8192:
+            WEIGHT=q4_k|q8_0|q4_0|q6_k:
+                ACT_FORMAT=f32|f16
+            ROWS=65536,K=1152,WEIGHT=q4_0
+    ",
 };

@@ -32,22 +32,6 @@ crate::params! {
     }
 }
 
-/// A whole table in blocks.
-fn table(vocab: usize, hidden: usize, weight: Format, scale: f32) -> Embed {
-    let packing = Packing::Blocks;
-    Embed {
-        vocab,
-        hidden,
-        weight,
-        packing,
-        scale,
-        first_row: 0,
-        part: TablePart::Whole,
-        n_tokens: 1,
-        tokens_of: TokensOf::One,
-    }
-}
-
 /// The declaration.
 pub static OPERATION: Declaration<Embed> = Declaration {
     name: "embed",
@@ -58,43 +42,43 @@ pub static OPERATION: Declaration<Embed> = Declaration {
         state(),
         Binding::<Embed>::input(
             "tokens",
-            words,
+            &words,
             len!(p, s => match p.tokens_of {
                 TokensOf::One => s.n_kv - 1 + p.n_tokens,
                 TokensOf::Each => s.n_kv * p.n_tokens,
             }),
         )
-        .drawn(|p| Draw::Tokens(p.vocab)),
+        .drawn(&|p| Draw::Tokens(p.vocab)),
         Binding::input(
             "table",
-            |p, _| {
+            &|p, _| {
                 let packing = Some(p.packing);
                 Elem::Weights(Matrix { packing, ..Matrix::rows(p.weight, p.hidden) })
             },
             len!(p => p.vocab * p.hidden),
         ),
-        Binding::in_out("x", f32s, len!(p => p.n_tokens * p.hidden)),
+        Binding::in_out("x", &f32s, len!(p => p.n_tokens * p.hidden)),
     ],
     variants: &[
-        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n_tokens * p.hidden, c))]),
+        Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n_tokens * p.hidden, c))]),
         Variant {
             name: "vec4",
-            stages: &[Stage::main(|p, c| {
+            stages: &[Stage::main(&|p, c| {
                 let chunks = p.weight.row_stride(p.hidden, Packing::Blocks) / 16;
                 groups_for(p.n_tokens * chunks, c)
             })],
             tunables: WORKGROUPS,
-            unsupported: |p, _| {
+            unsupported: &|p, _| {
                 (!p.weight.is_dense()).then(|| format!("WEIGHT={} is quantised", p.weight.name()))
             },
             ..Variant::PLAIN
         },
         Variant {
             name: "quantised",
-            stages: &[Stage::main(|p, c| groups_for(p.n_tokens * (p.hidden / 4), c))],
-            constants: |p, _| p.weight.fields(p.hidden, p.packing),
+            stages: &[Stage::main(&|p, c| groups_for(p.n_tokens * (p.hidden / 4), c))],
+            constants: &|p, _| p.weight.fields(p.hidden, p.packing),
             tunables: WORKGROUPS,
-            unsupported: |p, _| {
+            unsupported: &|p, _| {
                 if p.weight.is_dense() {
                     return Some(format!("WEIGHT={} is dense", p.weight.name()));
                 }
@@ -103,60 +87,55 @@ pub static OPERATION: Declaration<Embed> = Declaration {
             ..Variant::PLAIN
         },
     ],
-    prefer: |p| {
+    prefer: &|p| {
         if p.weight.is_dense() { &["vec4", "naive"] } else { &["quantised", "naive"] }
     },
-    cost: |p, _| {
+    cost: &|p, _| {
         let n = (p.n_tokens * p.hidden) as f64;
         let rows = (p.n_tokens * p.weight.row_bytes(p.hidden)) as f64;
         Cost { bytes: rows + 4.0 * n, flops: n }
     },
-    tolerance: |_, _| Tolerance {
+    tolerance: &|_, _| Tolerance {
         k: 2.0,
         rounding: 0.0,
         nmse: 1e-13,
         reason: "a conversion exact but for the sum with a minimum, and one rounded product",
     },
-    cases: || {
-        let mut cases: Vec<Case<Embed>> = Vec::new();
-        for &weight in Format::ALL {
-            for &packing in Packing::ALL {
-                if weight.is_dense() && packing == Packing::Planes {
-                    continue;
-                }
-                let sizes = [(320, 1152, 1152f32.sqrt(), 3), (7, 2048, 1.0, 1)];
-                for (vocab, hidden, scale, n_kv) in
-                    sizes.into_iter().chain([(5, 13, 1.0, 9), (1, 1, 1.0, 1)])
-                {
-                    let embed = Embed { packing, ..table(vocab, hidden, weight, scale) };
-                    cases.push(Case::from(embed).n_kv(n_kv));
-                }
-            }
-        }
-        // Before, in and behind a part: the token is below 90.
-        for first_row in [0, 40, 80, 100] {
-            for weight in [Format::Bf16, Format::Q4K] {
-                let part = TablePart::Part;
-                let embed = Embed { part, first_row, ..table(90, 256, weight, 1.0) };
-                cases.push(Case::from(embed).n_kv(3));
-            }
-        }
-        // Tokens of a prompt: rows that end anywhere in a chunk, and in another part for some.
-        for weight in [Format::F32, Format::Bf16, Format::Q8_0, Format::Q4K] {
-            for (n_tokens, hidden) in [(5, 44), (37, 1152)] {
-                let embed = Embed { n_tokens, ..table(90, hidden, weight, 2.0) };
-                cases.push(Case::from(embed).n_kv(4));
-                let part = TablePart::Part;
-                cases.push(Case::from(Embed { part, first_row: 60, ..embed }).n_kv(1));
-                let tokens_of = TokensOf::Each;
-                cases.push(Case::from(Embed { tokens_of, ..embed }).n_kv(4));
-            }
-        }
-        cases
-    },
-    bench: || {
-        let tables = [Format::Bf16, Format::Q8_0, Format::Q6K]
-            .map(|weight| table(262_144, 1152, weight, 1152f32.sqrt()));
-        [1, 1024].map(|n_tokens| tables.map(|t| Embed { n_tokens, ..t }.into())).concat()
-    },
+    cases: "
+        SCALE=1:
+            WEIGHT=f32|f16|bf16|q8_0:
+                VOCAB=320,HIDDEN=1152,SCALE=33.941124,N_KV=3
+                VOCAB=7,HIDDEN=2048
+                VOCAB=5,HIDDEN=13,N_KV=9
+                VOCAB=1
+            VOCAB=320,HIDDEN=1152,WEIGHT=q8_0,PACKING=planes,SCALE=33.941124,N_KV=3
+            VOCAB=7,HIDDEN=2048,WEIGHT=q8_0,PACKING=planes
+            VOCAB=5,HIDDEN=13,WEIGHT=q8_0,PACKING=planes,N_KV=9
+            WEIGHT=q8_0,PACKING=planes
+            WEIGHT=q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
+                VOCAB=320,HIDDEN=1152,SCALE=33.941124,N_KV=3
+                VOCAB=7,HIDDEN=2048
+                VOCAB=5,HIDDEN=13,N_KV=9
+                VOCAB=1
+                VOCAB=320,HIDDEN=1152,PACKING=planes,SCALE=33.941124,N_KV=3
+                VOCAB=7,HIDDEN=2048,PACKING=planes
+                VOCAB=5,HIDDEN=13,PACKING=planes,N_KV=9
+                PACKING=planes
+            # Before, in and behind a part: the token is below 90.
+            FIRST_ROW=0|40|80|100:
+                VOCAB=90,HIDDEN=256,WEIGHT=bf16|q4_k,PART=part,N_KV=3
+            # Tokens of a prompt: rows that end anywhere in a chunk, and in another part for some.
+            WEIGHT=f32|bf16|q8_0|q4_k:
+                VOCAB=90,HIDDEN=44,SCALE=2,N_TOKENS=5,N_KV=4
+                VOCAB=90,HIDDEN=44,SCALE=2,FIRST_ROW=60,PART=part,N_TOKENS=5
+                VOCAB=90,HIDDEN=44,SCALE=2,N_TOKENS=5,TOKENS_OF=each,N_KV=4
+                VOCAB=90,HIDDEN=1152,SCALE=2,N_TOKENS=37,N_KV=4
+                VOCAB=90,HIDDEN=1152,SCALE=2,FIRST_ROW=60,PART=part,N_TOKENS=37
+                VOCAB=90,HIDDEN=1152,SCALE=2,N_TOKENS=37,TOKENS_OF=each,N_KV=4
+    ",
+    bench: "
+        VOCAB=262144,HIDDEN=1152,SCALE=33.941124:
+            WEIGHT=bf16|q8_0|q6_k
+            WEIGHT=bf16|q8_0|q6_k,N_TOKENS=1024
+    ",
 };

@@ -23,55 +23,47 @@ pub static OPERATION: Declaration<Glu> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("gate_up", f32s, len!(p => p.rows * 2 * p.n)),
-        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
+        Binding::input("gate_up", &f32s, len!(p => p.rows * 2 * p.n)),
+        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
-        Variant::sized("naive", &[Stage::main(|p, c| groups_for((p.rows * p.n).div_ceil(2), c))]),
+        Variant::sized("naive", &[Stage::main(&|p, c| groups_for((p.rows * p.n).div_ceil(2), c))]),
         Variant {
-            phase: |_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
-            unsupported: |p, _| no_multiple("N", p.n, 4),
-            ..Variant::sized("vec4", &[Stage::main(|p, c| groups_for(p.rows * (p.n / 4), c))])
+            phase: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
+            unsupported: &|p, _| no_multiple("N", p.n, 4),
+            ..Variant::sized("vec4", &[Stage::main(&|p, c| groups_for(p.rows * (p.n / 4), c))])
         },
     ],
-    prefer: |_| &["vec4", "naive"],
-    cost: |p, _| {
+    prefer: &|_| &["vec4", "naive"],
+    cost: &|p, _| {
         let n = (p.rows * p.n) as f64;
         Cost { bytes: (8.0 + p.act_format.bytes() as f64) * n, flops: 10.0 * n }
     },
-    tolerance: |_, _| Tolerance {
+    tolerance: &|_, _| Tolerance {
         k: 16.0,
         rounding: 0.0,
         nmse: 1e-11,
         reason: "WGSL allows exp an error of 3 + 2|x| ULP; the magnitude carries |x|",
     },
-    cases: || {
-        use FloatFormat::{F16, F32};
-        let mut cases = Vec::new();
-        for &activation in Activation::ALL {
-            // Each length meets both formats of y, one under each activation.
-            let formats = [(1, F32), (3, F16), (256, F32), (1004, F32), (6912, F32), (8192, F32)];
-            for (n, under_silu) in formats {
-                let act_format = match (activation, under_silu) {
-                    (Activation::Silu, format) => format,
-                    (Activation::GeluTanh, F32) => F16,
-                    (Activation::GeluTanh, _) => F32,
-                };
-                cases.push(Glu { n, activation, act_format, rows: 1 }.into());
-            }
-            for (rows, n, act_format) in [(3, 7, F32), (5, 96, F16), (17, 130, F16)] {
-                cases.push(Glu { n, activation, act_format, rows }.into());
-            }
-        }
-        cases
-    },
-    bench: || {
-        use Activation::{GeluTanh, Silu};
-        let shapes = [(6912, GeluTanh), (8192, Silu), (6144, Silu)];
-        [(1, FloatFormat::F32), (1024, FloatFormat::F16)]
-            .map(|(rows, act_format)| {
-                shapes.map(|(n, activation)| Glu { n, activation, act_format, rows }.into())
-            })
-            .concat()
-    },
+    cases: "
+        # Each length meets both formats of y, one under each activation.
+        N=1
+        N=3,ACT_FORMAT=f16
+        N=256|1004|6912|8192
+        N=7,ROWS=3
+        N=96,ACT_FORMAT=f16,ROWS=5
+        N=130,ACT_FORMAT=f16,ROWS=17
+        ACTIVATION=gelu_tanh,ACT_FORMAT=f16
+        N=3,ACTIVATION=gelu_tanh
+        N=256|1004|6912|8192,ACTIVATION=gelu_tanh,ACT_FORMAT=f16
+        N=7,ACTIVATION=gelu_tanh,ROWS=3
+        N=96,ACTIVATION=gelu_tanh,ACT_FORMAT=f16,ROWS=5
+        N=130,ACTIVATION=gelu_tanh,ACT_FORMAT=f16,ROWS=17
+    ",
+    bench: "
+        N=6912,ACTIVATION=gelu_tanh
+        N=8192|6144
+        N=6912,ACTIVATION=gelu_tanh,ACT_FORMAT=f16,ROWS=1024
+        N=8192|6144,ACT_FORMAT=f16,ROWS=1024
+    ",
 };

@@ -26,26 +26,6 @@ crate::params! {
     }
 }
 
-/// One element, of f32 activations and rows in blocks; completes other sizes.
-fn of(weight: Format) -> Matmul {
-    Matmul {
-        n_tokens: 1,
-        rows: 1,
-        k: 1,
-        weight,
-        packing: Packing::Blocks,
-        act_format: FloatFormat::F32,
-        y_offset: 0,
-        y_after: 0,
-        beta: Beta::Zero,
-    }
-}
-
-/// The same of f16 activations.
-fn f16_of(weight: Format) -> Matmul {
-    Matmul { act_format: FloatFormat::F16, ..of(weight) }
-}
-
 /// Tiles of the sizes a variant is compiled with.
 fn tile_grid(p: &Matmul, c: &Constants) -> usize {
     product(p).tiles(c["TM"] as usize, c["TN"] as usize)
@@ -125,19 +105,19 @@ fn nothing_to_split(p: &Matmul) -> Option<String> {
 
 /// What the variants on matrix units share.
 const MATRIX_UNITS: Variant<Matmul> = Variant {
-    stages: &[Stage { entry: "main", grid: tile_grid }],
-    unsupported: |p, _| few(p),
-    tolerance: Some(f16_tolerance),
+    stages: &[Stage { entry: "main", grid: &tile_grid }],
+    unsupported: &|p, _| few(p),
+    tolerance: Some(&f16_tolerance),
     ..Variant::PLAIN
 };
 
 /// The same with the columns in parts, and a stage that adds their sums.
 const SPLIT: Variant<Matmul> = Variant {
     stages: &[
-        Stage { entry: "main", grid: |p, c| splits(p) * tile_grid(p, c) },
-        Stage { entry: "sum", grid: |p, _| (p.n_tokens * p.rows).div_ceil(256) },
+        Stage { entry: "main", grid: &|p, c| splits(p) * tile_grid(p, c) },
+        Stage { entry: "sum", grid: &|p, _| (p.n_tokens * p.rows).div_ceil(256) },
     ],
-    constants: |p, caps| {
+    constants: &|p, caps| {
         let mut constants = Tile::of(p.n_tokens).overrides(caps);
         constants.push(("SPLITS", splits(p) as f64));
         constants
@@ -154,27 +134,27 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
     bindings: &[
         Binding::input(
             "weights",
-            |p, _| {
+            &|p, _| {
                 let packing = Some(p.packing);
                 Elem::Weights(Matrix { packing, ..Matrix::rows(p.weight, p.k) })
             },
             len!(p => p.rows * p.k),
         ),
-        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_tokens * p.k)),
-        Binding::in_out("y", f32s, len!(p => p.n_tokens * (p.y_offset + p.rows + p.y_after))),
-        Binding::scratch("partials", f32s, len!(p => splits(p) * p.n_tokens * p.rows)),
+        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.n_tokens * p.k)),
+        Binding::in_out("y", &f32s, len!(p => p.n_tokens * (p.y_offset + p.rows + p.y_after))),
+        Binding::scratch("partials", &f32s, len!(p => splits(p) * p.n_tokens * p.rows)),
     ],
     variants: &[
-        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n_tokens * p.rows, c))]),
+        Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n_tokens * p.rows, c))]),
         Variant {
             name: "tiled",
-            stages: &[Stage { entry: "main", grid: |p, _| product(p).tiles(16, 16) }],
+            stages: &[Stage { entry: "main", grid: &|p, _| product(p).tiles(16, 16) }],
             ..Variant::PLAIN
         },
         Variant {
             name: "register_tiled",
-            stages: &[Stage { entry: "main", grid: tile_grid }],
-            constants: |p, _| {
+            stages: &[Stage { entry: "main", grid: &tile_grid }],
+            constants: &|p, _| {
                 let (tm, tn, rm) = if product(p).tiles(128, 128) >= ENOUGH {
                     (128.0, 128.0, 8.0)
                 } else if product(p).tiles(64, 128) >= ENOUGH {
@@ -189,7 +169,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         },
         Variant {
             name: "cooperative_matrix",
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 let large = Tile::of(p.n_tokens);
                 let small = Tile::SMALL;
                 let enough = p.n_tokens <= 64 || product(p).tiles(large.tm, large.tn) >= ENOUGH;
@@ -206,35 +186,37 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         },
         Variant {
             name: "cooperative_matrix_split",
-            unsupported: |p, _| few(p).or_else(|| nothing_to_split(p)),
+            unsupported: &|p, _| few(p).or_else(|| nothing_to_split(p)),
             ..SPLIT
         },
         Variant {
             name: "cooperative_matrix_two",
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 // The registers hold twice the fragments of x.
                 let tile = if p.n_tokens > 64 { Tile::SMALL } else { Tile::of(p.n_tokens) };
                 tile.overrides(caps)
             },
             tunables: &[("TM", &[64.0, 128.0]), ("TN", &[64.0, 128.0]), ("TK", &[32.0, 64.0])],
-            unsupported: |p, _| few(p).or_else(|| nothing_left(p)),
-            tolerance: Some(two_f16_tolerance),
+            unsupported: &|p, _| few(p).or_else(|| nothing_left(p)),
+            tolerance: Some(&two_f16_tolerance),
             ..MATRIX_UNITS
         },
         Variant {
             name: "cooperative_matrix_two_split",
-            unsupported: |p, _| {
+            unsupported: &|p, _| {
                 few(p)
                     .or_else(|| nothing_left(p))
                     .or_else(|| exceeds("N_TOKENS", p.n_tokens, 64))
                     .or_else(|| nothing_to_split(p))
             },
-            tolerance: Some(two_f16_tolerance),
+            tolerance: Some(&two_f16_tolerance),
             ..SPLIT
         },
         Variant {
             name: "cooperative_matrix_8",
-            constants: |_, caps| Tile { tm: 32, tn: 32, tk: 32, fragments: (2, 2) }.overrides(caps),
+            constants: &|_, caps| {
+                Tile { tm: 32, tn: 32, tk: 32, fragments: (2, 2) }.overrides(caps)
+            },
             tunables: &[
                 ("TM", &[32.0, 64.0]),
                 ("TN", &[32.0, 64.0]),
@@ -247,7 +229,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
     ],
     // Matrix units only where weights lose little: quantised ones, which f16 rounds, with
     // activations that are rounded to f16 too; f32 weights, which were wanted as they are, never.
-    prefer: |p| match (p.act_format, p.weight, splits(p)) {
+    prefer: &|p| match (p.act_format, p.weight, splits(p)) {
         (FloatFormat::F16, Format::F32, _) => &["register_tiled", "tiled", "naive"],
         (FloatFormat::F16, _, 1) => {
             &["cooperative_matrix", "cooperative_matrix_8", "register_tiled", "tiled", "naive"]
@@ -269,83 +251,70 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         ],
         _ => &["register_tiled", "tiled", "naive"],
     },
-    cost: |p, _| {
+    cost: &|p, _| {
         let (m, rows, k) = (p.n_tokens as f64, p.rows as f64, p.k as f64);
         let beta = f64::from(p.beta.code());
         let row = 4.0 * (1.0 + beta) * rows + p.act_format.bytes() as f64 * k;
         Cost { bytes: rows * p.weight.row_bytes(p.k) as f64 + m * row, flops: 2.0 * m * rows * k }
     },
-    tolerance: f32_tolerance,
-    cases: || {
-        let packing = Packing::Planes;
-        let mut cases = Vec::new();
-        for &f in Format::ALL {
-            // Several depths of a tile and of a block, tiles not full in N_TOKENS and ROWS.
-            cases.push(Matmul { n_tokens: 9, rows: 70, k: 300, ..of(f) });
-            cases.push(Matmul { n_tokens: 33, rows: 130, k: 256, y_offset: 4, ..f16_of(f) });
-            if f.is_dense() {
-                // K in no words, whole tiles of y between others' elements.
-                cases.push(Matmul { n_tokens: 12, rows: 40, k: 77, y_offset: 1, ..f16_of(f) });
-                cases.push(Matmul { n_tokens: 10, rows: 3, k: 44, y_after: 2, ..of(f) });
-            } else {
-                cases.push(Matmul {
-                    n_tokens: 17,
-                    rows: 65,
-                    k: 300,
-                    packing,
-                    y_after: 3,
-                    ..f16_of(f)
-                });
-                cases.push(Matmul { n_tokens: 16, rows: 24, k: 1152, packing, ..of(f) });
-            }
-        }
-        // A whole tile of 128 x 128, one of 64 x 64 beside others' elements, one element.
-        cases.push(Matmul { n_tokens: 128, rows: 128, k: 64, ..f16_of(Format::F16) });
-        let tile = Matmul { n_tokens: 64, rows: 64, k: 96, ..f16_of(Format::Bf16) };
-        cases.push(Matmul { y_offset: 64, y_after: 32, ..tile });
-        // Added to what y held, in whole tiles and in others.
-        for weight in [Format::F16, Format::Bf16, Format::Q4K, Format::F32] {
-            let beta = Beta::One;
-            cases.push(Matmul { beta, ..tile });
-            cases.push(Matmul { beta, n_tokens: 35, rows: 70, k: 256, weight, ..tile });
-            cases.push(Matmul { beta, n_tokens: 9, rows: 33, k: 96, weight, ..of(weight) });
-        }
-        cases.push(of(Format::F32));
-        // Activations of f32 in whole tiles, and in parts of the columns.
-        for weight in [Format::F16, Format::Bf16] {
-            cases.push(Matmul { n_tokens: 192, rows: 128, k: 160, ..of(weight) });
-            cases.push(Matmul { n_tokens: 16, rows: 64, k: 1152, beta: Beta::One, ..of(weight) });
-        }
-        // Columns in parts, the last one shorter.
-        for (n_tokens, rows, k) in
-            [(16, 48, 1152), (40, 200, 1000), (128, 256, 2048), (300, 130, 600)]
-        {
-            for weight in [Format::F16, Format::Bf16, Format::Q8_0] {
-                let p = Matmul { n_tokens, rows, k, ..f16_of(weight) };
-                cases.push(p);
-                cases.push(Matmul { beta: Beta::One, y_offset: 4, y_after: 8, ..p });
-            }
-        }
-        cases.into_iter().map(Case::from).collect()
-    },
-    bench: || {
-        let f16 = |n_tokens, rows, k| Matmul { n_tokens, rows, k, ..f16_of(Format::F16) };
-        let packing = Packing::Planes;
-        let q4_k =
-            |n_tokens| Matmul { n_tokens, rows: 8192, k: 2048, packing, ..f16_of(Format::Q4K) };
-        [
-            f16(128, 1152, 1152),
-            f16(512, 1152, 1152),
-            f16(128, 13824, 1152),
-            f16(512, 13824, 1152),
-            f16(128, 8192, 2048),
-            f16(512, 8192, 2048),
-            q4_k(128),
-            q4_k(512),
-            Matmul { n_tokens: 16, rows: 1152, k: 1152, ..of(Format::Bf16) },
-            Matmul { n_tokens: 128, rows: 8192, k: 2048, ..of(Format::Bf16) },
-        ]
-        .map(Case::from)
-        .into()
-    },
+    tolerance: &f32_tolerance,
+    cases: "
+        ACT_FORMAT=f16:
+            # Several depths of a tile and of a block, tiles not full in N_TOKENS and ROWS.
+            WEIGHT=f32|f16|bf16:
+                N_TOKENS=9,ROWS=70,K=300,ACT_FORMAT=f32
+                N_TOKENS=33,ROWS=130,K=256,Y_OFFSET=4
+                # K in no words, whole tiles of y between others' elements.
+                N_TOKENS=12,ROWS=40,K=77,Y_OFFSET=1
+                N_TOKENS=10,ROWS=3,K=44,ACT_FORMAT=f32,Y_AFTER=2
+            WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
+                N_TOKENS=9,ROWS=70,K=300,ACT_FORMAT=f32
+                N_TOKENS=33,ROWS=130,K=256,Y_OFFSET=4
+                N_TOKENS=17,ROWS=65,K=300,PACKING=planes,Y_AFTER=3
+                N_TOKENS=16,ROWS=24,K=1152,PACKING=planes,ACT_FORMAT=f32
+            # A whole tile of 128 x 128, one of 64 x 64 beside others' elements.
+            N_TOKENS=128,ROWS=128,K=64,WEIGHT=f16
+            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,Y_OFFSET=64,Y_AFTER=32
+            # Added to what y held, in whole tiles and in others.
+            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
+            N_TOKENS=35,ROWS=70,K=256,WEIGHT=f16,BETA=1
+            N_TOKENS=9,ROWS=33,K=96,WEIGHT=f16,ACT_FORMAT=f32,BETA=1
+            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
+            N_TOKENS=35,ROWS=70,K=256,WEIGHT=bf16,BETA=1
+            N_TOKENS=9,ROWS=33,K=96,WEIGHT=bf16,ACT_FORMAT=f32,BETA=1
+            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
+            N_TOKENS=35,ROWS=70,K=256,WEIGHT=q4_k,BETA=1
+            N_TOKENS=9,ROWS=33,K=96,WEIGHT=q4_k,ACT_FORMAT=f32,BETA=1
+            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
+            N_TOKENS=35,ROWS=70,K=256,BETA=1
+            N_TOKENS=9,ROWS=33,K=96,ACT_FORMAT=f32,BETA=1
+            # One element.
+            ACT_FORMAT=f32
+            # Activations of f32 in whole tiles, and in parts of the columns.
+            WEIGHT=f16|bf16:
+                N_TOKENS=192,ROWS=128,K=160,ACT_FORMAT=f32
+                N_TOKENS=16,ROWS=64,K=1152,ACT_FORMAT=f32,BETA=1
+            # Columns in parts, the last one shorter.
+            WEIGHT=f16|bf16|q8_0:
+                N_TOKENS=16,ROWS=48,K=1152
+                N_TOKENS=16,ROWS=48,K=1152,Y_OFFSET=4,Y_AFTER=8,BETA=1
+            WEIGHT=f16|bf16|q8_0:
+                N_TOKENS=40,ROWS=200,K=1000
+                N_TOKENS=40,ROWS=200,K=1000,Y_OFFSET=4,Y_AFTER=8,BETA=1
+            WEIGHT=f16|bf16|q8_0:
+                N_TOKENS=128,ROWS=256,K=2048
+                N_TOKENS=128,ROWS=256,K=2048,Y_OFFSET=4,Y_AFTER=8,BETA=1
+            WEIGHT=f16|bf16|q8_0:
+                N_TOKENS=300,ROWS=130,K=600
+                N_TOKENS=300,ROWS=130,K=600,Y_OFFSET=4,Y_AFTER=8,BETA=1
+    ",
+    bench: "
+        ACT_FORMAT=f16:
+            N_TOKENS=128|512,ROWS=1152,K=1152,WEIGHT=f16
+            N_TOKENS=128|512,ROWS=13824,K=1152,WEIGHT=f16
+            N_TOKENS=128|512,ROWS=8192,K=2048,WEIGHT=f16
+            N_TOKENS=128|512,ROWS=8192,K=2048,WEIGHT=q4_k,PACKING=planes
+            N_TOKENS=16,ROWS=1152,K=1152,WEIGHT=bf16,ACT_FORMAT=f32
+            N_TOKENS=128,ROWS=8192,K=2048,WEIGHT=bf16,ACT_FORMAT=f32
+    ",
 };

@@ -13,8 +13,7 @@ pub mod schedule;
 pub mod soa;
 
 use crate::codes::{Format, Order, Packing};
-use crate::descriptor::{Binding, Elem, Len, Matrix, Tolerance};
-use crate::param::State;
+use crate::descriptor::{Binding, Elem, Len, Matrix, OfState, Tolerance};
 
 /// An operation that reads the rows of a matrix.
 pub trait MatVec {
@@ -79,11 +78,10 @@ pub(crate) use mat_vec;
 
 /// The matrix. Pages name its parameters and not the methods that give them.
 pub const fn weights<P: MatVec>() -> Binding<P> {
-    let matrix = |p: &P, _: State| {
-        Elem::Weights(Matrix { order: p.order(), ..Matrix::rows(p.weight(), p.k()) })
-    };
+    let matrix: OfState<P, Elem> =
+        &|p, _| Elem::Weights(Matrix { order: p.order(), ..Matrix::rows(p.weight(), p.k()) });
     let text = if P::PAIRED { "2 * p.n * p.k" } else { "p.rows * p.k" };
-    Binding::input("weights", matrix, Len { count: |p, _| p.rows() * p.k(), text })
+    Binding::input("weights", matrix, Len { count: &|p, _| p.rows() * p.k(), text })
 }
 
 /// `ORDER` of variants over SoA-repacked blocks whose operation has no such parameter: blocks run

@@ -18,39 +18,39 @@ pub struct Schedule<P>(PhantomData<P>);
 impl<P: MatVec + 'static> Schedule<P> {
     /// An invocation a row.
     pub const NAIVE: Variant<P> =
-        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.rows(), c))]);
+        Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.rows(), c))]);
 
     /// schedule/fan: LANES invocations a dense row.
     pub const FAN: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: lanes_grid }],
-        constants: workgroup_lanes,
+        stages: &[Stage { entry: "main", grid: &lanes_grid }],
+        constants: &workgroup_lanes,
         tunables: WORKGROUP_LANES,
-        unsupported: one_dense_vector,
+        unsupported: &one_dense_vector,
         ..Variant::PLAIN
     };
 
     /// schedule/subgroup_share: a subgroup a dense row, its whole share in flight.
     pub const SUBGROUP_SHARE: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: rows_grid }],
-        constants: |_, caps| rows_per_group(caps, 1.0),
+        stages: &[Stage { entry: "main", grid: &rows_grid }],
+        constants: &|_, caps| rows_per_group(caps, 1.0),
         tunables: WHOLE_SHARES,
-        unsupported: one_dense_vector,
+        unsupported: &one_dense_vector,
         ..Variant::PLAIN
     };
 
     /// schedule/split_row: a thread group a dense row.
     pub const SPLIT_ROW: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: team_grid }],
-        constants: |p, caps| team(p, caps, p.chunks16(), 1),
+        stages: &[Stage { entry: "main", grid: &team_grid }],
+        constants: &|p, caps| team(p, caps, p.chunks16(), 1),
         tunables: TEAMS,
-        unsupported: one_dense_vector,
+        unsupported: &one_dense_vector,
         ..Variant::PLAIN
     };
 
     /// The same over rows/dense8.
     pub const SPLIT_ROW_8: Variant<P> = Variant {
-        constants: |p, caps| team(p, caps, p.chunks8(), 1),
-        unsupported: |p, caps| match p.weight() {
+        constants: &|p, caps| team(p, caps, p.chunks8(), 1),
+        unsupported: &|p, caps| match p.weight() {
             Format::F32 => Some("WEIGHT=f32 exceeds 16 bits".into()),
             _ => one_dense_vector(p, caps),
         },
@@ -59,30 +59,30 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/split_k: a thread group over three dense rows.
     pub const SPLIT_K: Variant<P> = Variant {
-        constants: |p, caps| [team(p, caps, p.chunks16(), 3), vec![("RUN", 3.0)]].concat(),
+        constants: &|p, caps| [team(p, caps, p.chunks16(), 3), vec![("RUN", 3.0)]].concat(),
         tunables: STACKED_TEAMS,
         ..Self::SPLIT_ROW
     };
 
     /// schedule/sweep: workgroups that stay, each along its rows with x in registers.
     pub const SWEEP: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: sweep_groups }],
-        constants: sweep,
-        phase: sweep_phase,
+        stages: &[Stage { entry: "main", grid: &sweep_groups }],
+        constants: &sweep,
+        phase: &sweep_phase,
         early: true,
         tunables: &[
             ("WG", &[256.0, 512.0]),
             ("LANES", &[32.0, 64.0, 128.0]),
             ("RUN", &[4.0, 8.0, 12.0, 16.0]),
         ],
-        unsupported: |p, caps| one_dense_vector(p, caps).or_else(|| one_size(caps)),
+        unsupported: &|p, caps| one_dense_vector(p, caps).or_else(|| one_size(caps)),
         ..Variant::PLAIN
     };
 
     /// schedule/rows8: eight rows a workgroup, up to eight vectors.
     pub const ROWS8: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: |p, _| p.rows().div_ceil(8) }],
-        constants: |p, caps| {
+        stages: &[Stage { entry: "main", grid: &|p, _| p.rows().div_ceil(8) }],
+        constants: &|p, caps| {
             // Measured from 1152 to 16384 rows on an H200: workgroups are large where they are few,
             // and where few vectors keep few sums; with three and more 320 invocations are best,
             // perhaps since a compute unit has room for two such. Unpacking wants smaller ones.
@@ -103,31 +103,31 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/tree over SoA rows.
     pub const TREE: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: lanes_grid }],
-        constants: |p, caps| {
+        stages: &[Stage { entry: "main", grid: &lanes_grid }],
+        constants: &|p, caps| {
             let lanes = f64::from(soa::lanes(p, 32, 1));
             along_rows::<P>(vec![("LANES", lanes), ("TILE", soa::tile(p, caps, 1) as f64)])
         },
         tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", soa::LANES)],
-        unsupported: one_soa_vector,
+        unsupported: &one_soa_vector,
         packing: Packing::Planes,
         ..Variant::PLAIN
     };
 
     /// schedule/subgroup_tiles: LANES lanes an SoA row.
     pub const SUBGROUP_TILES: Variant<P> = Variant {
-        constants: |p, caps| along_rows::<P>(soa::staged(p, soa::subgroup(caps).min(32), caps)),
+        constants: &|p, caps| along_rows::<P>(soa::staged(p, soa::subgroup(caps).min(32), caps)),
         tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", soa::LANES)],
         ..Self::TREE
     };
 
     /// schedule/int8_rows: quantised activations; workgroups iterate over rows, grid-stride.
     pub const INT8_ROWS: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
-        constants: |p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),
-        phase: |p, caps, grid| soa::dot4_phase(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>),
+        stages: &[Stage { entry: "main", grid: &|p, c| soa::dot4_groups(p.rows(), c) }],
+        constants: &|p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),
+        phase: &|p, caps, grid| soa::dot4_phase(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>),
         tunables: soa::TURNS,
-        unsupported: |p, caps| one_soa_vector(p, caps).or_else(|| soa::below_a_block(p)),
+        unsupported: &|p, caps| one_soa_vector(p, caps).or_else(|| soa::below_a_block(p)),
         ..Self::TREE
     };
 }
@@ -136,26 +136,26 @@ impl<P: MatVec + 'static> Schedule<P> {
 impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/gate_up_tree: LANES invocations an output over dense rows.
     pub const GATE_UP_TREE: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: outputs_grid }],
+        stages: &[Stage { entry: "main", grid: &outputs_grid }],
         tunables: OUTPUT_LANES,
-        unsupported: dense_only,
+        unsupported: &dense_only,
         ..Variant::PLAIN
     };
 
     /// schedule/soa_gate_up_tree: the same over SoA rows.
     pub const GATE_UP_TREE_Q: Variant<P> = Variant {
-        constants: |p, caps| [&stacked(p)[..], &[tile(p, caps)]].concat(),
-        unsupported: quantised_only,
+        constants: &|p, caps| [&stacked(p)[..], &[tile(p, caps)]].concat(),
+        unsupported: &quantised_only,
         packing: Packing::Planes,
         ..Self::GATE_UP_TREE
     };
 
     /// schedule/int8_rows.
     pub const GATE_UP_INT8: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: |p, c| soa::dot4_groups(p.rows(), c) }],
+        stages: &[Stage { entry: "main", grid: &|p, c| soa::dot4_groups(p.rows(), c) }],
         // Two outputs to a group of lanes: they may make one word of f16.
-        constants: |p, caps| [&stacked(p)[..], &soa::dot4(p, caps, p.rows(), 4, 264)].concat(),
-        phase: |p, caps, grid| {
+        constants: &|p, caps| [&stacked(p)[..], &soa::dot4(p, caps, p.rows(), 4, 264)].concat(),
+        phase: &|p, caps, grid| {
             let geometry = soa::dot4_phase(p, caps, grid, &[4])?;
             Some([&stacked(p)[..], &geometry].concat())
         },
@@ -164,15 +164,15 @@ impl<P: MatVec + 'static> Schedule<P> {
             ("LANES", &[4.0, 8.0, 16.0, 32.0]),
             ("GROUPS", &[132.0, 264.0, 1056.0]),
         ],
-        unsupported: |p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
+        unsupported: &|p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
         packing: Packing::Planes,
         ..Variant::PLAIN
     };
 
     /// schedule/sweep.
     pub const GATE_UP_SWEEP: Variant<P> = Variant {
-        constants: |p, caps| [stacked_rows(p), sweep(p, caps)].concat(),
-        phase: |p, caps, grid| Some([stacked_rows(p), sweep_phase(p, caps, grid)?].concat()),
+        constants: &|p, caps| [stacked_rows(p), sweep(p, caps)].concat(),
+        phase: &|p, caps, grid| Some([stacked_rows(p), sweep_phase(p, caps, grid)?].concat()),
         ..Self::SWEEP
     };
 }

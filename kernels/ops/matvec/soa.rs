@@ -118,7 +118,7 @@ pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Geometry of soa_int8.wgsl as a phase: of `each`, lanes and shares of a row those with which
+/// Geometry of soa_int8.wgsl as a phase: &of `each`, lanes and shares of a row those with which
 /// the workgroups of a grid have the least to do one after the other.
 pub fn dot4_phase<P: MatVec>(
     p: &P,

@@ -19,24 +19,25 @@ pub static OPERATION: Declaration<Nll> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::<Nll>::input("logits", f32s, len!(p => p.rows * p.n)).drawn(|_| Draw::Ties),
+        Binding::<Nll>::input("logits", &f32s, len!(p => p.rows * p.n)).drawn(&|_| Draw::Ties),
         // Now and then a token that no row has.
-        Binding::<Nll>::input("tokens", words, len!(p => p.rows)).drawn(|p| Draw::Tokens(p.n + 1)),
-        Binding::output("y", f32s, len!(p => p.rows)),
+        Binding::<Nll>::input("tokens", &words, len!(p => p.rows))
+            .drawn(&|p| Draw::Tokens(p.n + 1)),
+        Binding::output("y", &f32s, len!(p => p.rows)),
     ],
     variants: &[Variant {
         name: "naive",
-        stages: &[Stage { entry: "main", grid: |p, _| p.rows }],
+        stages: &[Stage { entry: "main", grid: &|p, _| p.rows }],
         tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])],
         ..Variant::PLAIN
     }],
-    prefer: |_| &["naive"],
-    cost: |p, _| Cost {
+    prefer: &|_| &["naive"],
+    cost: &|p, _| Cost {
         bytes: 4.0 * (p.rows * (p.n + 2)) as f64,
         // A difference, an exponential and a sum for each.
         flops: 3.0 * (p.rows * p.n) as f64,
     },
-    tolerance: |p, _| Tolerance {
+    tolerance: &|p, _| Tolerance {
         k: 16.0 + (p.n as f64).sqrt(),
         rounding: 0.0,
         // A row whose token takes nearly all of the probability has next to no value to divide by.
@@ -44,12 +45,14 @@ pub static OPERATION: Declaration<Nll> = Declaration {
         reason: "N rounded additions behave as a random walk of step eps * sum; WGSL's exp errs by \
                  3 + 2 |x| units in the last place, its log by 2^-21",
     },
-    cases: || {
-        let sizes = [(1, 1), (7, 3), (64, 65), (1003, 9), (128_256, 2), (262_147, 1)];
-        sizes.map(|(n, rows)| Nll { n, rows }.into()).to_vec()
-    },
-    bench: || {
-        // The next token of one position, and a window of perplexity.
-        vec![Nll { n: 262_144, rows: 1 }.into(), Nll { n: 128_256, rows: 512 }.into()]
-    },
+    cases: "
+        N=1
+        N=7,ROWS=3; N=64,ROWS=65; N=1003,ROWS=9; N=128256,ROWS=2
+        N=262147
+    ",
+    bench: "
+        # The next token of one position, and a window of perplexity.
+        N=262144
+        N=128256,ROWS=512
+    ",
 };

@@ -28,26 +28,11 @@ impl Rotates for QkNormRope {
     }
 }
 
-/// Heads of a layer, rotated without divisors.
-fn heads(layer: Layer) -> QkNormRope {
-    let Layer { q_per_kv, kv_heads, head_dim, qk_norm, rope_style } = layer;
-    QkNormRope {
-        q_per_kv,
-        kv_heads,
-        head_dim,
-        qk_norm,
-        rope_style,
-        eps: 1e-6,
-        rope_base: 10_000.0,
-        rope_factors: RopeFactors::None,
-    }
-}
-
 /// A workgroup a head.
 const fn variant(name: &'static str, tunables: Tunables) -> Variant<QkNormRope> {
     Variant {
         name,
-        stages: &[Stage { entry: "main", grid: |p, _| p.q_heads() + p.kv_heads }],
+        stages: &[Stage { entry: "main", grid: &|p, _| p.q_heads() + p.kv_heads }],
         tunables,
         ..Variant::PLAIN
     }
@@ -61,7 +46,7 @@ pub static OPERATION: Declaration<QkNormRope> = Declaration {
     state: &[n_kv(512, 2000)],
     bindings: &[
         state(),
-        Binding::in_out("qkv", f32s, qkv_len()),
+        Binding::in_out("qkv", &f32s, qkv_len()),
         head_norm("q_norm"),
         head_norm("k_norm"),
         rope(),
@@ -71,28 +56,25 @@ pub static OPERATION: Declaration<QkNormRope> = Declaration {
         variant("workgroup", WORKGROUPS),
         variant("subgroup", WORKGROUPS),
     ],
-    prefer: |_| &["subgroup", "workgroup", "naive"],
-    cost: |p, _| {
+    prefer: &|_| &["subgroup", "workgroup", "naive"],
+    cost: &|p, _| {
         let elements = p.q_elements() + p.k_elements();
         Cost { bytes: (8 * elements + 12 * p.head_dim) as f64, flops: (7 * elements) as f64 }
     },
-    tolerance: |p, _| Tolerance {
+    tolerance: &|p, _| Tolerance {
         k: 8.0 + (p.head_dim as f64).sqrt(),
         rounding: 0.0,
         nmse: 1e-11,
         reason: "as rms_norm, then two products with table entries rounded once",
     },
-    cases: || {
-        let case = |p: QkNormRope, n_kv| Case::from(p).n_kv(n_kv);
-        let llama = heads(LLAMA);
-        let (rope_base, rope_factors) = (500_000.0, RopeFactors::Llama3);
-        vec![
-            case(heads(GEMMA), 511),
-            case(llama, 129),
-            case(heads(QWEN), 30_000),
-            case(heads(ONE_OF_32), 1),
-            case(QkNormRope { rope_base, rope_factors, ..llama }, 8192),
-        ]
-    },
-    bench: || MODELS.map(|layer| Case::from(heads(layer)).n_kv(128)).into(),
+    cases: "
+        EPS=1e-6,ROPE_BASE=10000:
+            LAYER=gemma,N_KV=511; LAYER=llama,N_KV=129; LAYER=qwen,N_KV=30000
+            HEAD_DIM=32,ROPE_STYLE=neox
+            LAYER=llama,ROPE_BASE=500000,ROPE_FACTORS=llama3,N_KV=8192
+    ",
+    bench: "
+        EPS=1e-6,ROPE_BASE=10000,N_KV=128:
+            LAYER=gemma|llama|qwen
+    ",
 };

@@ -57,33 +57,13 @@ impl QkvRopeAppend {
 const fn caches(name: &'static str) -> Binding<QkvRopeAppend> {
     Binding::in_out(
         name,
-        |p, _| Elem::Kv(p.vectors()),
+        &|p, _| Elem::Kv(p.vectors()),
         len!(p => p.sequences() * p.kv_heads * p.kv_size * p.head_dim),
     )
 }
 
-/// The heads of a layer, rotated without divisors, into f32 caches of 512 slots.
-fn heads(layer: Layer) -> QkvRopeAppend {
-    let Layer { q_per_kv, kv_heads, head_dim, qk_norm, rope_style } = layer;
-    QkvRopeAppend {
-        q_per_kv,
-        kv_heads,
-        head_dim,
-        qk_norm,
-        rope_style,
-        eps: 1e-6,
-        rope_base: 10_000.0,
-        rope_factors: RopeFactors::None,
-        kv_size: 512,
-        kv_format: KvFormat::F32,
-        n_tokens: 1,
-        tokens_of: TokensOf::One,
-        before: 0,
-    }
-}
-
 const A_HEAD: &[Stage<QkvRopeAppend>] =
-    &[Stage { entry: "main", grid: |p, _| p.n_tokens * p.qkv_heads() }];
+    &[Stage { entry: "main", grid: &|p, _| p.n_tokens * p.qkv_heads() }];
 
 /// The declaration.
 pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
@@ -93,11 +73,11 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
     state: &[n_kv(16, 200), PROMPT_LEN],
     bindings: &[
         state(),
-        Binding::input("qkv", f32s, len!(p => p.n_tokens * p.qkv_heads() * p.head_dim)),
+        Binding::input("qkv", &f32s, len!(p => p.n_tokens * p.qkv_heads() * p.head_dim)),
         head_norm("q_norm"),
         head_norm("k_norm"),
         rope(),
-        Binding::output("q", f32s, len!(p => p.n_tokens * p.q_heads() * p.head_dim)),
+        Binding::output("q", &f32s, len!(p => p.n_tokens * p.q_heads() * p.head_dim)),
         caches("k_cache"),
         caches("v_cache"),
     ],
@@ -106,26 +86,26 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
         Variant {
             name: "workgroup",
             stages: A_HEAD,
-            constants: |p, _| vec![("WG", (p.head_dim / 4).next_power_of_two().max(4) as f64)],
+            constants: &|p, _| vec![("WG", (p.head_dim / 4).next_power_of_two().max(4) as f64)],
             ..Variant::PLAIN
         },
         Variant {
             name: "subgroup",
             stages: A_HEAD,
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 // Whole subgroups: drivers disagree on how many a workgroup with a rest has.
                 let size = caps.subgroup.map_or(32, |(_, max)| max.max(4)) as usize;
                 vec![("WG", (p.head_dim / 4).next_multiple_of(size) as f64)]
             },
-            phase: |p, _, grid| {
+            phase: &|p, _, grid| {
                 let wg = grid.invocations as usize;
                 (wg >= p.head_dim / 4).then(|| vec![("WG", wg as f64)])
             },
             ..Variant::PLAIN
         },
     ],
-    prefer: |_| &["subgroup", "workgroup", "naive"],
-    cost: |p, _| {
+    prefer: &|_| &["subgroup", "workgroup", "naive"],
+    cost: &|p, _| {
         let (query, key) = (p.q_elements(), p.k_elements());
         Cost {
             bytes: (p.n_tokens
@@ -134,7 +114,7 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             flops: (7 * p.n_tokens * (query + key)) as f64,
         }
     },
-    tolerance: |p, _| Tolerance {
+    tolerance: &|p, _| Tolerance {
         k: 8.0 + (p.head_dim as f64).sqrt(),
         rounding: 0.0,
         nmse: 1e-11,
@@ -142,49 +122,36 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
                  rounding of their type: of f16 in a direction that WGSL leaves open, of q8_0 half a \
                  step and what f16 takes from that",
     },
-    cases: || {
-        let case = |p: QkvRopeAppend, n_kv| Case::from(p).n_kv(n_kv);
-        let f16 = |p| QkvRopeAppend { kv_format: KvFormat::F16, ..p };
-        let q8 = |p| QkvRopeAppend { kv_format: KvFormat::Q8_0, ..p };
-        let (gemma, llama) = (heads(GEMMA), heads(LLAMA));
-        let qwen = QkvRopeAppend { kv_size: 64, ..heads(QWEN) };
-        let (rope_base, rope_factors) = (500_000.0, RopeFactors::Llama3);
-        vec![
-            case(gemma, 513), // the ring begins anew
-            case(f16(gemma), 700),
-            case(QkvRopeAppend { rope_base, rope_factors, ..llama }, 512),
-            case(f16(llama), 129),
-            case(q8(gemma), 700),
-            case(q8(llama), 129),
-            case(q8(QkvRopeAppend { kv_size: 5, ..heads(THREE_OF_80) }), 10),
-            case(q8(QkvRopeAppend { n_tokens: 9, kv_size: 7, ..heads(ONE_OF_32) }), 20)
-                .prompt_len(40),
-            case(q8(QkvRopeAppend { n_tokens: 33, kv_size: 40, before: 7, ..qwen }), 3)
-                .prompt_len(30),
-            case(q8(QkvRopeAppend { n_tokens: 3, tokens_of: TokensOf::Each, ..gemma }), 513),
-            case(qwen, 30_000),
-            case(f16(qwen), 1),
-            case(QkvRopeAppend { kv_size: 1, ..heads(ONE_OF_32) }, 7),
-            case(f16(QkvRopeAppend { kv_size: 5, ..heads(THREE_OF_80) }), 10),
-            // Tokens of a prompt: more than a ring has slots, fewer than the chunk has room for,
-            // rows behind a window.
-            case(QkvRopeAppend { n_tokens: 9, kv_size: 7, ..heads(ONE_OF_32) }, 20).prompt_len(40),
-            case(f16(QkvRopeAppend { n_tokens: 16, ..gemma }), 505).prompt_len(515),
-            case(QkvRopeAppend { n_tokens: 33, kv_size: 40, before: 7, ..qwen }, 3).prompt_len(30),
-            case(f16(QkvRopeAppend { n_tokens: 6, before: 3, kv_size: 8, ..llama }), 1)
-                .prompt_len(9),
-            // Tokens of several sequences, in rings and in full caches.
-            case(f16(QkvRopeAppend { n_tokens: 3, tokens_of: TokensOf::Each, ..gemma }), 513),
-            case(QkvRopeAppend { n_tokens: 8, tokens_of: TokensOf::Each, ..qwen }, 30),
-        ]
-    },
-    bench: || {
-        let f16 = |p| QkvRopeAppend { kv_format: KvFormat::F16, ..p };
-        let step = MODELS.map(|layer| Case::from(f16(heads(layer))).n_kv(129));
-        let chunk = MODELS.map(|layer| {
-            let p = QkvRopeAppend { n_tokens: 1024, kv_size: 1024, ..f16(heads(layer)) };
-            Case::from(p).n_kv(1).prompt_len(1024)
-        });
-        [step, chunk].concat()
-    },
+    cases: "
+        EPS=1e-6,ROPE_BASE=10000:
+            # The ring begins anew.
+            LAYER=gemma,KV_SIZE=512,N_KV=513
+            LAYER=gemma,KV_SIZE=512,KV_FORMAT=f16,N_KV=700
+            LAYER=llama,ROPE_BASE=500000,ROPE_FACTORS=llama3,KV_SIZE=512,N_KV=512
+            LAYER=llama,KV_SIZE=512,KV_FORMAT=f16,N_KV=129
+            LAYER=gemma,KV_SIZE=512,KV_FORMAT=q8_0,N_KV=700
+            LAYER=llama,KV_SIZE=512,KV_FORMAT=q8_0,N_KV=129
+            Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,QK_NORM=rms,KV_SIZE=5,KV_FORMAT=q8_0,N_KV=10
+            HEAD_DIM=32,ROPE_STYLE=neox,KV_SIZE=7,KV_FORMAT=q8_0,N_TOKENS=9,N_KV=20,PROMPT_LEN=40
+            LAYER=qwen,KV_SIZE=40,KV_FORMAT=q8_0,N_TOKENS=33,BEFORE=7,N_KV=3,PROMPT_LEN=30
+            LAYER=gemma,KV_SIZE=512,KV_FORMAT=q8_0,N_TOKENS=3,TOKENS_OF=each,N_KV=513
+            LAYER=qwen,KV_SIZE=64,N_KV=30000
+            LAYER=qwen,KV_SIZE=64,KV_FORMAT=f16
+            HEAD_DIM=32,ROPE_STYLE=neox,N_KV=7
+            Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,QK_NORM=rms,KV_SIZE=5,KV_FORMAT=f16,N_KV=10
+            # Tokens of a prompt: more than a ring has slots, fewer than the chunk has room for,
+            # rows behind a window.
+            HEAD_DIM=32,ROPE_STYLE=neox,KV_SIZE=7,N_TOKENS=9,N_KV=20,PROMPT_LEN=40
+            LAYER=gemma,KV_SIZE=512,KV_FORMAT=f16,N_TOKENS=16,N_KV=505,PROMPT_LEN=515
+            LAYER=qwen,KV_SIZE=40,N_TOKENS=33,BEFORE=7,N_KV=3,PROMPT_LEN=30
+            LAYER=llama,KV_SIZE=8,KV_FORMAT=f16,N_TOKENS=6,BEFORE=3,PROMPT_LEN=9
+            # Tokens of several sequences, in rings and in full caches.
+            LAYER=gemma,KV_SIZE=512,KV_FORMAT=f16,N_TOKENS=3,TOKENS_OF=each,N_KV=513
+            LAYER=qwen,KV_SIZE=64,N_TOKENS=8,TOKENS_OF=each,N_KV=30
+    ",
+    bench: "
+        EPS=1e-6,ROPE_BASE=10000,KV_FORMAT=f16:
+            LAYER=gemma|llama|qwen,KV_SIZE=512,N_KV=129
+            LAYER=gemma|llama|qwen,KV_SIZE=1024,N_TOKENS=1024,PROMPT_LEN=1024
+    ",
 };

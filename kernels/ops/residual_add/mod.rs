@@ -19,24 +19,24 @@ pub static OPERATION: Declaration<ResidualAdd> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::in_out("x", f32s, len!(p => p.n)),
-        Binding::input("delta", f32s, len!(p => p.n)),
+        Binding::in_out("x", &f32s, len!(p => p.n)),
+        Binding::input("delta", &f32s, len!(p => p.n)),
     ],
     variants: &[
-        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n, c))]),
+        Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n, c))]),
         Variant {
-            unsupported: |p, _| no_multiple("N", p.n, 4),
-            ..Variant::sized("vec4", &[Stage::main(|p, c| groups_for(p.n / 4, c))])
+            unsupported: &|p, _| no_multiple("N", p.n, 4),
+            ..Variant::sized("vec4", &[Stage::main(&|p, c| groups_for(p.n / 4, c))])
         },
     ],
-    prefer: |_| &["vec4", "naive"],
-    cost: |p, _| Cost { bytes: 12.0 * p.n as f64, flops: p.n as f64 },
-    tolerance: |_, _| Tolerance {
+    prefer: &|_| &["vec4", "naive"],
+    cost: &|p, _| Cost { bytes: 12.0 * p.n as f64, flops: p.n as f64 },
+    tolerance: &|_, _| Tolerance {
         k: 1.0,
         rounding: 0.0,
         nmse: 1e-13,
         reason: "one rounded addition",
     },
-    cases: || [1, 3, 64, 1152, 2048, 2051].map(|n| ResidualAdd { n }.into()).into(),
-    bench: || [1152, 2048].map(|n| ResidualAdd { n }.into()).into(),
+    cases: "N=1|3|64|1152|2048|2051",
+    bench: "N=1152|2048",
 };

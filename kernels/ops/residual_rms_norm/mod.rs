@@ -19,13 +19,7 @@ crate::params! {
     }
 }
 
-/// Standard, to f32.
-fn vectors(n: usize, eps: f32, post: Norm) -> ResidualRmsNorm {
-    let (weight_offset, act_format) = (NormOffset::Standard, FloatFormat::F32);
-    ResidualRmsNorm { n, eps, weight_offset, post, act_format, rows: 1 }
-}
-
-const A_ROW: &[Stage<ResidualRmsNorm>] = &[Stage { entry: "main", grid: |p, _| p.rows }];
+const A_ROW: &[Stage<ResidualRmsNorm>] = &[Stage { entry: "main", grid: &|p, _| p.rows }];
 
 /// The declaration.
 pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
@@ -34,29 +28,29 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::in_out("x", f32s, len!(p => p.rows * p.n)),
-        Binding::input("delta", f32s, len!(p => p.rows * p.n)),
-        Binding::input("post_weight", f32s, len!(p => p.n)),
-        Binding::input("next_weight", f32s, len!(p => p.n)),
-        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
+        Binding::in_out("x", &f32s, len!(p => p.rows * p.n)),
+        Binding::input("delta", &f32s, len!(p => p.rows * p.n)),
+        Binding::input("post_weight", &f32s, len!(p => p.n)),
+        Binding::input("next_weight", &f32s, len!(p => p.n)),
+        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |p, _| p.rows.div_ceil(2) }],
+            stages: &[Stage { entry: "main", grid: &|p, _| p.rows.div_ceil(2) }],
             ..Variant::PLAIN
         },
         Variant {
             name: "workgroup",
             stages: A_ROW,
-            unsupported: |p, _| odd_f16_rows(p.rows, p.n, p.act_format),
+            unsupported: &|p, _| odd_f16_rows(p.rows, p.n, p.act_format),
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])],
             ..Variant::PLAIN
         },
         Variant {
             name: "subgroup",
             stages: A_ROW,
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 // As many invocations as there are fours of elements, in whole subgroups.
                 let size = caps.subgroup.map_or(32, |(_, max)| max.max(4)) as usize;
                 let most = (caps.invocations.min(512) as usize / size).max(1) * size;
@@ -65,14 +59,14 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
                 let wide = fours.div_ceil(each).next_multiple_of(size);
                 vec![("WG", wide as f64)]
             },
-            phase: |_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
+            phase: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
             tunables: &[("WG", &[128.0, 256.0, 288.0, 512.0, 1024.0])],
-            unsupported: |p, _| no_multiple("N", p.n, 4),
+            unsupported: &|p, _| no_multiple("N", p.n, 4),
             ..Variant::PLAIN
         },
     ],
-    prefer: |_| &["subgroup", "workgroup", "naive"],
-    cost: |p, _| {
+    prefer: &|_| &["subgroup", "workgroup", "naive"],
+    cost: &|p, _| {
         let n = (p.rows * p.n) as f64;
         let post = match p.post {
             Norm::None => 0.0,
@@ -81,7 +75,7 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
         let read = 16.0 + 4.0 * post;
         Cost { bytes: (read + p.act_format.bytes() as f64) * n, flops: (5.0 + 4.0 * post) * n }
     },
-    tolerance: |p, _| Tolerance {
+    tolerance: &|p, _| Tolerance {
         k: 8.0 + (p.n as f64).sqrt(),
         rounding: 0.0,
         // Few elements may cancel in x + branch, and NMSE then divides by next to nothing.
@@ -89,28 +83,30 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
         reason: "two norms as in rms_norm and a rounded sum between them; how far an error of the \
                  branch reaches y is in the reference's magnitude",
     },
-    cases: || {
-        use FloatFormat::{F16, F32};
-        let mut cases = Vec::new();
-        for (post, even, odd) in [(Norm::None, F32, F16), (Norm::Rms, F16, F32)] {
-            for (n, eps) in [(1, 1e-6), (3, 1e-2), (1152, 1e-6), (2048, 1e-5), (2051, 1e-6)] {
-                let act_format = if n % 2 == 0 { even } else { odd };
-                cases.push(ResidualRmsNorm { act_format, ..vectors(n, eps, post) }.into());
-            }
-            for (rows, n) in [(3, 5), (7, 1152), (2, 8200)] {
-                let act_format = if n % 2 == 0 { F16 } else { F32 };
-                let one = vectors(n, 1e-6, post);
-                cases.push(ResidualRmsNorm { act_format, rows, ..one }.into());
-            }
-            // Longer than what a workgroup of 256 or 512 keeps in registers.
-            let long = vectors(8200, 1e-6, post);
-            let weight_offset = NormOffset::Gemma;
-            cases.push(ResidualRmsNorm { weight_offset, act_format: F16, ..long }.into());
-        }
-        cases
-    },
-    bench: || {
-        let shapes = [vectors(1152, 1e-6, Norm::Rms), vectors(2048, 1e-5, Norm::None)];
-        [1, 1024].map(|rows| shapes.map(|p| ResidualRmsNorm { rows, ..p }.into())).concat()
-    },
+    cases: "
+        EPS=1e-6,ACT_FORMAT=f16:
+            N=1
+            N=3,EPS=0.01
+            N=1152,ACT_FORMAT=f32
+            N=2048,EPS=1e-5,ACT_FORMAT=f32
+            N=2051
+            N=5,ACT_FORMAT=f32,ROWS=3
+            N=1152,ROWS=7; N=8200,ROWS=2
+            # Longer than what a workgroup of 256 or 512 keeps in registers.
+            N=8200,WEIGHT_OFFSET=gemma
+            POST_NORM=rms,ACT_FORMAT=f32
+            N=3,EPS=0.01,POST_NORM=rms,ACT_FORMAT=f32
+            N=1152,POST_NORM=rms
+            N=2048,EPS=1e-5,POST_NORM=rms
+            N=2051,POST_NORM=rms,ACT_FORMAT=f32
+            N=5,POST_NORM=rms,ACT_FORMAT=f32,ROWS=3
+            N=1152,POST_NORM=rms,ROWS=7; N=8200,POST_NORM=rms,ROWS=2
+            N=8200,WEIGHT_OFFSET=gemma,POST_NORM=rms
+    ",
+    bench: "
+        EPS=1e-6:
+            ROWS=1|1024:
+                N=1152,POST_NORM=rms
+                N=2048,EPS=1e-5
+    ",
 };

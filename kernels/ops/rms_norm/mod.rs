@@ -18,21 +18,15 @@ crate::params! {
     }
 }
 
-/// One row, standard, to f32.
-fn row(n: usize, eps: f32) -> RmsNorm {
-    let (weight_offset, act_format) = (NormOffset::Standard, FloatFormat::F32);
-    RmsNorm { rows: 1, n, eps, weight_offset, act_format }
-}
-
 const WIDTHS: Tunables = &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])];
 
 /// A variant with a workgroup a row.
 const fn variant(name: &'static str) -> Variant<RmsNorm> {
     Variant {
         name,
-        stages: &[Stage { entry: "main", grid: |p, _| p.rows }],
+        stages: &[Stage { entry: "main", grid: &|p, _| p.rows }],
         tunables: WIDTHS,
-        unsupported: too_many_or_odd,
+        unsupported: &too_many_or_odd,
         ..Variant::PLAIN
     }
 }
@@ -55,55 +49,52 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("x", f32s, len!(p => p.rows * p.n)),
-        Binding::input("weight", f32s, len!(p => p.n)),
-        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
+        Binding::input("x", &f32s, len!(p => p.rows * p.n)),
+        Binding::input("weight", &f32s, len!(p => p.n)),
+        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            stages: &[Stage { entry: "main", grid: &|_, _| 1 }],
             ..Variant::PLAIN
         },
         variant("workgroup"),
         variant("subgroup"),
         Variant {
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 // An invocation for every four elements, in whole subgroups of any size.
                 let most = caps.invocations.min(512) as usize / 64 * 64;
                 let width = (p.n / 4).next_multiple_of(64).clamp(64, most.max(64));
                 vec![("WG", width as f64)]
             },
-            phase: |_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
-            unsupported: |p, caps| no_multiple("N", p.n, 4).or_else(|| too_many(p, caps)),
+            phase: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
+            unsupported: &|p, caps| no_multiple("N", p.n, 4).or_else(|| too_many(p, caps)),
             ..variant("subgroup_vec4")
         },
     ],
-    prefer: |_| &["subgroup_vec4", "subgroup", "workgroup", "naive"],
-    cost: |p, _| {
+    prefer: &|_| &["subgroup_vec4", "subgroup", "workgroup", "naive"],
+    cost: &|p, _| {
         let (rows, n) = (p.rows as f64, p.n as f64);
         let bytes = (4.0 + p.act_format.bytes() as f64) * rows * n + 4.0 * n;
         Cost { bytes, flops: 4.0 * rows * n }
     },
-    tolerance: |p, _| Tolerance {
+    tolerance: &|p, _| Tolerance {
         k: 8.0 + (p.n as f64).sqrt(),
         rounding: 0.0,
         nmse: 1e-11,
         reason: "the sum of N squares (no cancellation) and an inverseSqrt of 2 ULP scale the row",
     },
-    cases: || {
-        use FloatFormat::{F16, F32};
-        let mut cases = Vec::new();
-        for (weight_offset, one_row, rows) in
-            [(NormOffset::Standard, F32, F16), (NormOffset::Gemma, F16, F32)]
-        {
-            for (n, eps) in [(1, 1e-6), (1152, 1e-6), (2048, 1e-5), (255, 1e-5), (6912, 1e-6)] {
-                cases.push(RmsNorm { weight_offset, act_format: one_row, ..row(n, eps) }.into());
-            }
-            let eight = RmsNorm { rows: 8, weight_offset, act_format: rows, ..row(128, 1e-6) };
-            cases.push(eight.into());
-        }
-        cases
-    },
-    bench: || vec![row(1152, 1e-6).into(), row(2048, 1e-5).into()],
+    cases: "
+        EPS=1e-6:
+            N=1|1152
+            N=2048|255,EPS=1e-5
+            N=6912
+            ROWS=8,N=128,ACT_FORMAT=f16
+            N=1|1152,WEIGHT_OFFSET=gemma,ACT_FORMAT=f16
+            N=2048|255,EPS=1e-5,WEIGHT_OFFSET=gemma,ACT_FORMAT=f16
+            N=6912,WEIGHT_OFFSET=gemma,ACT_FORMAT=f16
+            ROWS=8,N=128,WEIGHT_OFFSET=gemma
+    ",
+    bench: "N=1152,EPS=1e-6; N=2048,EPS=1e-5",
 };

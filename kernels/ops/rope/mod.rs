@@ -39,12 +39,6 @@ impl Rope {
     }
 }
 
-/// Heads side by side, without divisors.
-fn heads(heads: usize, head_dim: usize, rope_style: RopeStyle) -> Rope {
-    let rope_factors = RopeFactors::None;
-    Rope { heads, head_dim, stride: 0, rope_style, rope_base: 10_000.0, rope_factors }
-}
-
 /// The declaration.
 pub static OPERATION: Declaration<Rope> = Declaration {
     name: "rope",
@@ -53,54 +47,45 @@ pub static OPERATION: Declaration<Rope> = Declaration {
     state: &[n_kv(512, 2000)],
     bindings: &[
         state(),
-        Binding::in_out("x", f32s, len!(p => (p.heads - 1) * p.stride() + p.head_dim)),
+        Binding::in_out("x", &f32s, len!(p => (p.heads - 1) * p.stride() + p.head_dim)),
         rope(),
     ],
     variants: &[
-        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.elements() / 2, c))]),
+        Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.elements() / 2, c))]),
         Variant {
-            unsupported: |p, _| {
+            unsupported: &|p, _| {
                 no_multiple("HEAD_DIM", p.head_dim, 8)
                     .or_else(|| no_multiple("STRIDE", p.stride(), 4))
             },
-            ..Variant::sized("vec4", &[Stage::main(|p, c| groups_for(p.elements() / 8, c))])
+            ..Variant::sized("vec4", &[Stage::main(&|p, c| groups_for(p.elements() / 8, c))])
         },
     ],
-    prefer: |_| &["vec4", "naive"],
-    cost: |p, _| {
+    prefer: &|_| &["vec4", "naive"],
+    cost: &|p, _| {
         let elements = p.elements() as f64;
         Cost { bytes: 8.0 * elements + 4.0 * p.head_dim as f64, flops: 3.0 * elements }
     },
-    tolerance: |_, _| Tolerance {
+    tolerance: &|_, _| Tolerance {
         k: 4.0,
         rounding: 0.0,
         nmse: 1e-12,
         reason: "two products with table entries rounded once, and their rounded sum",
     },
-    cases: || {
-        use RopeStyle::{Interleaved, Neox};
-        let case = |p: Rope, n_kv| Case::from(p).n_kv(n_kv);
-        vec![
-            case(heads(4, 256, Neox), 511),
-            case(heads(8, 64, Interleaved), 129),
-            // Heads of Q, K and V of one token side by side, only the first of each three rotated.
-            case(Rope { stride: 384, ..heads(5, 128, Neox) }, 30_000),
-            case(Rope { stride: 67, ..heads(3, 64, Interleaved) }, 77),
-            case(heads(1, 32, Neox), 1),
-            case(
-                Rope {
-                    rope_base: 500_000.0,
-                    rope_factors: RopeFactors::Llama3,
-                    ..heads(32, 64, Interleaved)
-                },
-                8192,
-            ),
-            case(Rope { stride: 84, ..heads(7, 80, Neox) }, 9),
-        ]
-    },
-    bench: || {
-        [(5, 256, RopeStyle::Neox), (40, 64, RopeStyle::Interleaved), (24, 128, RopeStyle::Neox)]
-            .map(|(n, head_dim, style)| Case::from(heads(n, head_dim, style)).n_kv(128))
-            .into()
-    },
+    cases: "
+        ROPE_BASE=10000:
+            HEADS=4,HEAD_DIM=256,ROPE_STYLE=neox,N_KV=511
+            HEADS=8,HEAD_DIM=64,N_KV=129
+            # Heads of Q, K and V of one token side by side, only the first of each three rotated.
+            HEADS=5,HEAD_DIM=128,STRIDE=384,ROPE_STYLE=neox,N_KV=30000
+            HEADS=3,HEAD_DIM=64,STRIDE=67,N_KV=77
+            HEAD_DIM=32,ROPE_STYLE=neox
+            HEADS=32,HEAD_DIM=64,ROPE_BASE=500000,ROPE_FACTORS=llama3,N_KV=8192
+            HEADS=7,HEAD_DIM=80,STRIDE=84,ROPE_STYLE=neox,N_KV=9
+    ",
+    bench: "
+        ROPE_STYLE=neox,ROPE_BASE=10000,N_KV=128:
+            HEADS=5,HEAD_DIM=256
+            HEADS=40,HEAD_DIM=64,ROPE_STYLE=interleaved
+            HEADS=24,HEAD_DIM=128
+    ",
 };

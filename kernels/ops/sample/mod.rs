@@ -66,12 +66,6 @@ impl Sample {
     }
 }
 
-/// One draw from the `k` largest of `n` logits with a share `p` of the probability: temperature
-/// one, no penalty.
-fn top(n: usize, k: usize, p: f32) -> Sample {
-    Sample { n, temperature: 1.0, top_k: k, top_p: p, repeat_penalty: 1.0, last_n: 0 }
-}
-
 /// The largest power of two of invocations in a workgroup, up to 1024.
 fn largest_group(caps: &Capabilities) -> f64 {
     f64::from(1 << caps.invocations.clamp(1, 1024).ilog2())
@@ -115,101 +109,102 @@ pub static OPERATION: Declaration<Sample> = Declaration {
     fuses: None,
     state: &[n_kv(4, 9), PROMPT_LEN],
     bindings: &[
-        Binding::<Sample>::input("logits", f32s, len!(p => p.n)).drawn(|_| Draw::TiesAndNan),
-        Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Sequence(1000)),
-        Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::SeededState),
+        Binding::<Sample>::input("logits", &f32s, len!(p => p.n)).drawn(&|_| Draw::TiesAndNan),
+        Binding::in_out("tokens", &words, len!(_, s => s.n_kv + 1))
+            .drawn(&|_| Draw::Sequence(1000)),
+        Binding::in_out("state", &words, len!(_ => STATE_WORDS)).drawn(&|_| Draw::SeededState),
         // Whole vectors of four.
-        Binding::scratch("keys", words, len!(p => p.n.next_multiple_of(4))),
-        Binding::scratch("maxima", words, len!(_ => RUN * MOST_BLOCKS)),
-        Binding::scratch("lists", words, len!(p => 2 * p.listed())),
-        Binding::scratch("merged", words, len!(p => 2 * MOST_MERGERS * p.top_k)),
-        Binding::scratch("bins", words, len!(_ => 5 * BINS)),
-        Binding::scratch("winners", words, len!(_ => 2 * BINS * MOST_BLOCKS)),
+        Binding::scratch("keys", &words, len!(p => p.n.next_multiple_of(4))),
+        Binding::scratch("maxima", &words, len!(_ => RUN * MOST_BLOCKS)),
+        Binding::scratch("lists", &words, len!(p => 2 * p.listed())),
+        Binding::scratch("merged", &words, len!(p => 2 * MOST_MERGERS * p.top_k)),
+        Binding::scratch("bins", &words, len!(_ => 5 * BINS)),
+        Binding::scratch("winners", &words, len!(_ => 2 * BINS * MOST_BLOCKS)),
     ],
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
-            constants: |_, caps| vec![("WG", largest_group(caps))],
-            unsupported: impossible,
+            stages: &[Stage { entry: "main", grid: &|_, _| 1 }],
+            constants: &|_, caps| vec![("WG", largest_group(caps))],
+            unsupported: &impossible,
             ..Variant::PLAIN
         },
         Variant {
             name: "candidates",
             stages: &[
-                Stage { entry: "slices", grid: |p, c| p.n.div_ceil(c["SLICE"] as usize) },
+                Stage { entry: "slices", grid: &|p, c| p.n.div_ceil(c["SLICE"] as usize) },
                 Stage {
                     entry: "merge",
-                    grid: |p, c| match p.n.div_ceil(c["SLICE"] as usize) * p.top_k {
+                    grid: &|p, c| match p.n.div_ceil(c["SLICE"] as usize) * p.top_k {
                         0..=LIST => 0,
                         _ => c["MERGERS"] as usize,
                     },
                 },
-                Stage { entry: "choose", grid: |_, _| 1 },
+                Stage { entry: "choose", grid: &|_, _| 1 },
             ],
-            constants: |_, caps| vec![("WG", largest_group(caps).min(512.0))],
+            constants: &|_, caps| vec![("WG", largest_group(caps).min(512.0))],
             tunables: &[
                 ("WG", &[128.0, 256.0, 512.0]),
                 ("SLICE", &[256.0, 512.0, 1024.0, 2048.0]),
                 ("MERGERS", &[8.0, 16.0, 32.0]),
             ],
-            unsupported: too_many,
+            unsupported: &too_many,
             ..Variant::PLAIN
         },
         Variant {
             name: "histogram",
             stages: &[
                 // One more than take maxima: it clears the bins.
-                Stage { entry: "largest", grid: |_, c| c["BLOCKS"] as usize + 1 },
-                Stage { entry: "tally", grid: |_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: |_, _| 1 },
+                Stage { entry: "largest", grid: &|_, c| c["BLOCKS"] as usize + 1 },
+                Stage { entry: "tally", grid: &|_, c| c["BLOCKS"] as usize },
+                Stage { entry: "choose", grid: &|_, _| 1 },
             ],
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 // A logit an invocation, where there are as many.
                 let lanes = largest_group(caps).min(512.0);
                 let blocks = p.n.div_ceil(lanes as usize).next_power_of_two().min(MOST_BLOCKS);
                 vec![("WG", lanes), ("BLOCKS", blocks as f64)]
             },
             tunables: &[("WG", &[256.0, 512.0, 1024.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
-            unsupported: impossible,
+            unsupported: &impossible,
             ..Variant::PLAIN
         },
         Variant {
             name: "nucleus",
             stages: &[
-                Stage { entry: "race", grid: |_, c| c["BLOCKS"] as usize },
-                Stage { entry: "weigh", grid: |_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: |_, _| 1 },
+                Stage { entry: "race", grid: &|_, c| c["BLOCKS"] as usize },
+                Stage { entry: "weigh", grid: &|_, c| c["BLOCKS"] as usize },
+                Stage { entry: "choose", grid: &|_, _| 1 },
             ],
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 let lanes = largest_group(caps).min(256.0);
                 vec![("WG", lanes), ("BLOCKS", blocks(p, lanes).max(PICKS))]
             },
             tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
-            unsupported: keeps_other_than_a_nucleus,
+            unsupported: &keeps_other_than_a_nucleus,
             ..Variant::PLAIN
         },
         Variant {
             name: "race",
             stages: &[
-                Stage { entry: "race", grid: |_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: |_, _| 1 },
+                Stage { entry: "race", grid: &|_, c| c["BLOCKS"] as usize },
+                Stage { entry: "choose", grid: &|_, _| 1 },
             ],
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 let lanes = largest_group(caps).min(256.0);
                 vec![("WG", lanes), ("BLOCKS", blocks(p, lanes))]
             },
             tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
-            unsupported: leaves_some_out,
+            unsupported: &leaves_some_out,
             ..Variant::PLAIN
         },
         Variant {
             name: "threshold",
             stages: &[
-                Stage { entry: "scan", grid: |_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: |_, _| 1 },
+                Stage { entry: "scan", grid: &|_, c| c["BLOCKS"] as usize },
+                Stage { entry: "choose", grid: &|_, _| 1 },
             ],
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 // A vector a group where there are no more, and as many as fill a large GPU.
                 let blocks = p.n.div_ceil(4 * RUN).next_power_of_two().min(128);
                 let coarse = (2 * p.top_k).next_power_of_two().clamp(128, 512);
@@ -224,11 +219,11 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 ("BLOCKS", &[64.0, 128.0, 256.0]),
                 ("COARSE", &[128.0, 256.0, 512.0]),
             ],
-            unsupported: too_many,
+            unsupported: &too_many,
             ..Variant::PLAIN
         },
     ],
-    prefer: |p| {
+    prefer: &|p| {
         // At 0.5 and more one workgroup has to look at a draw in seventeen or fewer, where there
         // are many blocks that have winners.
         if p.top_p >= 0.5 && p.n >= 32_768 {
@@ -237,56 +232,41 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             &["race", "threshold", "histogram", "nucleus", "candidates", "naive"]
         }
     },
-    cost: |p, _| Cost { bytes: 4.0 * p.n as f64, flops: 0.0 },
-    tolerance: |_, _| Tolerance {
+    cost: &|p, _| Cost { bytes: 4.0 * p.n as f64, flops: 0.0 },
+    tolerance: &|_, _| Tolerance {
         k: 0.0,
         rounding: 0.0,
         nmse: 0.0,
         reason: "weights and sums are integers, and what rounds is defined: the token is exact",
     },
-    cases: || {
-        let case = |p: Sample| Case::from(p).n_kv(9);
-        vec![
-            case(Sample { temperature: 0.8, repeat_penalty: 1.3, ..top(1, 40, 0.9) }),
-            case(Sample { repeat_penalty: 1.3, ..top(50, 20, 0.95) }),
-            case(Sample { temperature: 1.5, ..top(257, 0, 1.0) }).prompt_len(20),
-            case(Sample { temperature: 0.8, repeat_penalty: 1.3, ..top(1024, 40, 0.95) }),
-            case(Sample { repeat_penalty: 1.3, ..top(1025, 0, 0.95) }),
-            case(Sample { temperature: 0.0, repeat_penalty: 1.1, ..top(3000, 0, 1.0) }),
-            // Runs that end among many equal logits, with all tokens but one, with one alone.
-            case(Sample { temperature: 2.0, ..top(5000, 300, 0.5) }),
-            case(Sample { temperature: 1e-3, ..top(700, 699, 0.999) }),
-            case(Sample { temperature: 1e30, repeat_penalty: 1.2, last_n: 3, ..top(700, 0, 0.5) }),
-            case(top(700, 200, 0.0)),
-            // The largest logit by itself has the share.
-            case(Sample { temperature: 1e-3, ..top(900, 0, 0.9) }),
-            case(Sample { temperature: 1e-3, ..top(900, 1, 0.9) }),
-            case(Sample {
-                temperature: 0.7,
-                repeat_penalty: 1.1,
-                last_n: 4,
-                ..top(131_075, 50, 0.9)
-            }),
-        ]
-    },
+    cases: "
+        N_KV=9:
+            TEMPERATURE=0.8,TOP_K=40,TOP_P=0.9,REPEAT_PENALTY=1.3
+            N=50,TEMPERATURE=1,TOP_K=20,TOP_P=0.95,REPEAT_PENALTY=1.3
+            N=257,TEMPERATURE=1.5,TOP_P=1,REPEAT_PENALTY=1,PROMPT_LEN=20
+            N=1024,TEMPERATURE=0.8,TOP_K=40,TOP_P=0.95,REPEAT_PENALTY=1.3
+            N=1025,TEMPERATURE=1,TOP_P=0.95,REPEAT_PENALTY=1.3
+            N=3000,TEMPERATURE=0,TOP_P=1,REPEAT_PENALTY=1.1
+            # Runs that end among many equal logits, with all tokens but one, with one alone.
+            N=5000,TEMPERATURE=2,TOP_K=300,TOP_P=0.5,REPEAT_PENALTY=1
+            N=700,TEMPERATURE=0.001,TOP_K=699,TOP_P=0.999,REPEAT_PENALTY=1
+            N=700,TEMPERATURE=1000000000000000000000000000000,TOP_P=0.5,REPEAT_PENALTY=1.2,LAST_N=3
+            N=700,TEMPERATURE=1,TOP_K=200,TOP_P=0,REPEAT_PENALTY=1
+            # The largest logit by itself has the share.
+            N=900,TEMPERATURE=0.001,TOP_K=0|1,TOP_P=0.9,REPEAT_PENALTY=1
+            N=131075,TEMPERATURE=0.7,TOP_K=50,TOP_P=0.9,REPEAT_PENALTY=1.1,LAST_N=4
+    ",
     // All tokens given: repeated runs advance the position and must not write past `tokens`.
-    bench: || {
-        let given = |p: Sample| Case::from(p).n_kv(1).prompt_len(u32::MAX as usize);
-        let sampled = |n, k| Sample { temperature: 0.8, ..top(n, k, 0.9) };
-        let penalised = Sample { repeat_penalty: 1.1, last_n: 64, ..sampled(262_144, 50) };
-        vec![
-            given(sampled(262_144, 50)),
-            given(sampled(128_256, 50)),
-            given(sampled(151_936, 50)),
-            given(penalised).n_kv(64),
-            given(sampled(262_144, 0)),
-            given(Sample { top_p: 0.95, ..sampled(128_256, 0) }),
-            given(Sample { top_p: 0.5, ..sampled(128_256, 0) }),
-            // More tokens than a list has room for, and both cuts.
-            given(Sample { top_p: 0.95, ..sampled(128_256, 1000) }),
-            given(Sample { temperature: 0.8, ..top(128_256, 0, 1.0) }),
-            // Logits that hardly differ: many tokens about a cut.
-            given(Sample { temperature: 20.0, ..top(128_256, 0, 0.9) }),
-        ]
-    },
+    bench: "
+        TEMPERATURE=0.8,TOP_P=0.9,REPEAT_PENALTY=1,PROMPT_LEN=4294967295:
+            N=262144|128256|151936,TOP_K=50
+            N=262144,TOP_K=50,REPEAT_PENALTY=1.1,LAST_N=64,N_KV=64
+            N=262144
+            N=128256,TOP_P=0.95|0.5
+            # More tokens than a list has room for, and both cuts.
+            N=128256,TOP_K=1000,TOP_P=0.95
+            N=128256,TOP_P=1
+            # Logits that hardly differ: many tokens about a cut.
+            N=128256,TEMPERATURE=20
+    ",
 };

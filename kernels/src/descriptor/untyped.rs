@@ -2,8 +2,9 @@
 
 use std::any::TypeId;
 
-use super::{Cost, Draw, Elem, Kernel, KernelBinding, KernelVariant, Of, Role, Tolerance};
-use crate::codes::Packing;
+use super::{
+    Binding, Cost, Declaration, Draw, Elem, Kernel, Len, Role, Tolerance, Variant, kept, list,
+};
 use crate::param::{Param, Problem, Shape, State};
 
 /// The type of parameters that have none.
@@ -87,53 +88,38 @@ impl Untyped {
         let at = move |shape: &Shape| {
             shapes.iter().find(|(known, _)| known == shape).map(|(_, known)| known)
         };
-        let bindings = bindings.into_iter().enumerate().map(|(index, binding)| {
-            let elem = binding.elem;
-            KernelBinding {
-                name: binding.name.leak(),
-                role: binding.role,
-                len_text: "as in its golden file",
-                elem: Box::new(move |_, _| elem.clone()),
-                len: Box::new(move |shape, _| at(shape).map_or(0, |known| known.lens[index])),
-                draw: Box::new(|_| Draw::Normal),
-            }
-        });
-        let variant = KernelVariant {
-            name: variant.leak(),
-            stages: Vec::new(),
-            tunables: &[],
-            packing: Packing::Blocks,
-            early: false,
-            renews: &[],
-            inlined: None,
-            constants: Box::new(|_, _| Vec::new()),
-            phase: Box::new(|_, _, _| None),
-            unsupported: Box::new(|_, _| None),
-            tolerance: None,
+        let binding = |(index, binding): (usize, UntypedBinding)| Binding {
+            name: binding.name.leak(),
+            role: binding.role,
+            elem: kept(move |_: &Shape, _: State| binding.elem.clone()),
+            len: Len {
+                count: kept(move |shape: &Shape, _: State| {
+                    at(shape).map_or(0, |known| known.lens[index])
+                }),
+                text: "as in its golden file",
+            },
+            draw: &|_| Draw::Normal,
         };
-        let cost: Of<Cost> = Box::new(move |shape, _| {
-            at(shape).map_or(Cost { bytes: 0.0, flops: 0.0 }, |known| known.cost)
-        });
-        let problems = move || {
-            let problem =
-                |(shape, _): &(Shape, _)| Problem { shape: shape.clone(), state: State::default() };
-            shapes.iter().map(problem).collect::<Vec<_>>()
-        };
-        Box::leak(Box::new(Kernel {
+        let problem =
+            |(shape, _): &(Shape, _)| Problem { shape: shape.clone(), state: State::default() };
+        let problems: Vec<_> = shapes.iter().map(problem).collect();
+        let declared = Declaration {
             name: name.leak(),
             summary: "an operation of the user's own",
-            params,
-            state: &[],
-            bindings: bindings.collect(),
-            variants: vec![variant],
             fuses: None,
-            params_type: TypeId::of::<NoParams>(),
-            prefer: Box::new(|_| &[]),
-            cost,
-            tolerance: Box::new(move |_, _| tolerance),
-            cases: Box::new(problems),
-            bench: Box::new(problems),
-        }))
+            state: &[],
+            bindings: list(bindings.into_iter().enumerate().map(binding)),
+            variants: kept([Variant { name: variant.leak(), ..Variant::PLAIN }]),
+            prefer: &|_| &[],
+            cost: kept(move |shape: &Shape, _: State| {
+                at(shape).map_or(Cost { bytes: 0.0, flops: 0.0 }, |known| known.cost)
+            }),
+            tolerance: kept(move |_: &Shape, _: State| tolerance),
+            cases: "",
+            bench: "",
+        };
+        let params_type = TypeId::of::<NoParams>();
+        kept(Kernel { declared, params, params_type, cases: problems.clone(), bench: problems })
     }
 }
 

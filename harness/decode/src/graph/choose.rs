@@ -198,12 +198,12 @@ impl Chooser<'_> {
         let kernel = lathe_kernels::kernel(fused.kernel)?;
         let fusion = kernel.fuses.as_ref()?;
         let declared = match self.runs {
-            Some(_) => fusion.against_phase(shape),
-            None => fusion.against(shape),
+            Some(_) => (fusion.against_phase)(shape),
+            None => (fusion.against)(shape),
         };
         declared.or_else(|| match select(kernel, shape, self.caps, self.hints, self.tuned) {
             Ok(selection) => {
-                let pays = fusion.pays_with(shape, selection.plan.declared);
+                let pays = (fusion.pays_with)(shape, selection.plan.declared.name);
                 (!pays).then(|| format!("it does not pay with {}", selection.plan.variant))
             }
             Err(e) => Some(e.to_string()),
@@ -277,7 +277,7 @@ impl Chooser<'_> {
         let kernel = selection.plan.kernel;
         let is_hinted = self.hints.contains_key(op.kernel);
         let preferred = kernel.prefer(shape).iter().filter_map(|name| kernel.variant(name));
-        let others = preferred.chain(&kernel.variants).filter(|_| !is_hinted);
+        let others = preferred.chain(kernel.variants).filter(|_| !is_hinted);
         let mut candidates = std::iter::once(selection.plan.declared).chain(others);
         let plan = candidates.find_map(|variant| {
             let constants = variant.phase(shape, self.caps, grid)?;

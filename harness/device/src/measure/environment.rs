@@ -41,7 +41,7 @@ fn wgsl() -> &'static str {
     HASH.get_or_init(|| {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for kernel in lathe_kernels::kernels() {
-            for variant in &kernel.variants {
+            for variant in kernel.variants {
                 let text = lathe_kernels::source(kernel.name, variant.name).map_or("", |s| s.text);
                 for byte in [kernel.name, variant.name, text].join("\0").bytes() {
                     hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);

@@ -621,7 +621,7 @@ mod tests {
         let kernel = lathe_kernels::kernel("gemv").expect("gemv");
         let all = candidates(&kernel.variants.iter().collect::<Vec<_>>(), &[]);
         let of = |name: &str| all.iter().filter(|c| c.variant == name).count();
-        for variant in &kernel.variants {
+        for variant in kernel.variants {
             let sets: usize = variant.tunables.iter().map(|(_, values)| values.len()).product();
             assert_eq!(of(variant.name), 1 + if variant.tunables.is_empty() { 0 } else { sets });
         }

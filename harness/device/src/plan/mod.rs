@@ -279,8 +279,8 @@ impl Plan {
             tolerated: None,
             golden: None,
         };
-        for stage in &variant.stages {
-            let groups = stage.grid(shape, &plan.constants);
+        for stage in variant.stages {
+            let groups = (stage.grid)(shape, &plan.constants);
             if groups == 0 {
                 continue;
             }

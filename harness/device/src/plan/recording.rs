@@ -242,7 +242,7 @@ impl Recording {
     ) -> Op {
         let mut bindings = bindings.to_vec();
         let problem = Problem { shape: shape.clone(), state: State::default() };
-        for b in &plan.kernel.bindings {
+        for b in plan.kernel.bindings {
             if bindings.iter().any(|(name, _)| *name == b.name) {
                 continue;
             }

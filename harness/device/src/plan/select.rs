@@ -157,7 +157,7 @@ pub fn select(
     }
     // For `bench --selected` and `tune`, which look at one operation; a graph has decided already.
     let apart = kernel.fuses.as_ref().and_then(|fusion| {
-        let reason = fusion.against(shape)?;
+        let reason = (fusion.against)(shape)?;
         Some(format!("; decode takes {} instead: {reason}", fusion.of.join(" and ")))
     });
     let apart = apart.unwrap_or_default();

@@ -102,7 +102,7 @@ fn kind(op: &ProfiledOp) -> Option<Kind> {
     let kernel = lathe_kernels::kernel(&op.kernel)?;
     let problem = kernel.parse_complete(&op.shape).ok()?;
     let (mut kv, mut elements) = (false, 0.0);
-    for binding in &kernel.bindings {
+    for binding in kernel.bindings {
         match binding.elem(&problem) {
             Elem::Weights(_) => elements += binding.len(&problem) as f64,
             Elem::Kv(_) => kv = true,

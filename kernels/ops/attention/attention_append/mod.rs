@@ -45,26 +45,6 @@ impl Rotates for AttentionAppend {
     }
 }
 
-/// Over an f16 cache of `kv_size` slots, with f32 output.
-fn over(kv_size: usize, layer: Layer) -> AttentionAppend {
-    let Layer { q_per_kv, kv_heads, head_dim, qk_norm, rope_style } = layer;
-    AttentionAppend {
-        q_per_kv,
-        kv_heads,
-        head_dim,
-        qk_norm,
-        rope_style,
-        eps: 1e-6,
-        rope_base: 10_000.0,
-        rope_factors: RopeFactors::None,
-        kv_size,
-        kv_format: KvFormat::F16,
-        act_format: FloatFormat::F32,
-        scale: layer.scale(),
-        sequences: 1,
-    }
-}
-
 /// Bytes of workgroup memory for the new token's heads and the steps of its key and value.
 fn new_head_bytes(p: &AttentionAppend) -> usize {
     (p.q_per_kv + 2) * p.head_dim * 4 + 8 * p.head_dim.div_ceil(KV_BLOCK)
@@ -89,39 +69,39 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
     fuses: Some(Fusion {
         of: &["qkv_rope_append", "attention_decode"],
         // Caches of so few or so many slots were measured to be as fast or faster apart; page.md.
-        against: |p| {
+        against: &|p| {
             let slots = p.kv_size;
             (!(129..=8192).contains(&slots))
                 .then(|| format!("measured no faster with {slots} slots, only with 129 to 8192"))
         },
         // Of phases the second costs a wait and not a dispatch, however few slots there are.
-        against_phase: |p| {
+        against_phase: &|p| {
             let slots = p.kv_size;
             (slots > 8192)
                 .then(|| format!("measured no faster with {slots} slots, only with up to 8192"))
         },
-        pays_with: |_, variant| variant != "naive",
+        pays_with: &|_, variant| variant != "naive",
     }),
     state: &[n_kv(256, 900)],
     bindings: &[
         state(),
         // Of keys so large, what a cache's format takes from them would decide alone.
-        qkv::<AttentionAppend>().drawn(|p| Draw::Queries {
+        qkv::<AttentionAppend>().drawn(&|p| Draw::Queries {
             of: p.q_elements() / p.sequences,
             row: p.qkv_heads() * p.head_dim / p.sequences,
         }),
-        Binding::<AttentionAppend>::input("qk_norm", f32s, len!(p => 2 * p.head_dim))
-            .drawn(|p| Draw::Queries { of: p.head_dim, row: 2 * p.head_dim }),
+        Binding::<AttentionAppend>::input("qk_norm", &f32s, len!(p => 2 * p.head_dim))
+            .drawn(&|p| Draw::Queries { of: p.head_dim, row: 2 * p.head_dim }),
         rope(),
         appended_cache("k_cache"),
         appended_cache("v_cache"),
-        Binding::scratch("q", f32s, len!(p => p.q_heads() * p.head_dim)),
+        Binding::scratch("q", &f32s, len!(p => p.q_heads() * p.head_dim)),
         scores(),
         tops(),
         partials(),
         Binding::output(
             "y",
-            |p, _| Elem::Floats(p.act_format),
+            &|p, _| Elem::Floats(p.act_format),
             len!(p => p.q_heads() * p.head_dim),
         ),
     ],
@@ -129,14 +109,14 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         Variant {
             name: "naive",
             stages: &[
-                Stage { entry: "append", grid: |p, _| p.qkv_heads() },
-                Stage { entry: "score", grid: |p, c| groups_for(p.q_heads() * p.kv_size, c) },
+                Stage { entry: "append", grid: &|p, _| p.qkv_heads() },
+                Stage { entry: "score", grid: &|p, c| groups_for(p.q_heads() * p.kv_size, c) },
                 Stage {
                     entry: "weigh_values",
-                    grid: |p, c| groups_for(p.q_elements().div_ceil(2), c),
+                    grid: &|p, c| groups_for(p.q_elements().div_ceil(2), c),
                 },
             ],
-            constants: |p, _| {
+            constants: &|p, _| {
                 vec![
                     ("TOKENS_OF", f64::from(TokensOf::Each.code())),
                     ("N_TOKENS", p.sequences as f64),
@@ -149,42 +129,42 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             name: "split_kv_workgroup",
             stages: &split_stages(),
             // Its sums take a word an invocation.
-            constants: |p, caps| workgroup_constants(p, caps, 4, new_head_bytes(p)),
+            constants: &|p, caps| workgroup_constants(p, caps, 4, new_head_bytes(p)),
             tunables: SPLIT_WORKGROUP_TUNABLES,
-            unsupported: |p, _| ragged(p).or_else(|| odd_pairs(p)).or_else(|| too_many_heads(p)),
+            unsupported: &|p, _| ragged(p).or_else(|| odd_pairs(p)).or_else(|| too_many_heads(p)),
             ..Variant::PLAIN
         },
         Variant {
             name: "split_kv",
             stages: &split_stages(),
-            constants: |p, caps| two_stages(split_constants(p, caps, 0, new_head_bytes(p))),
-            phase: |p, caps, grid| split_phase(p, caps, grid, new_head_bytes(p), true),
+            constants: &|p, caps| two_stages(split_constants(p, caps, 0, new_head_bytes(p))),
+            phase: &|p, caps, grid| split_phase(p, caps, grid, new_head_bytes(p), true),
             // The new token's row it takes from workgroup memory.
             renews: &["k_cache", "v_cache"],
-            inlined: Some(split_inlined()),
+            inlined: Some(&split_inlined()),
             tunables: SPLIT_TUNABLES,
-            unsupported: |p, caps| {
+            unsupported: &|p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))
             },
             ..Variant::PLAIN
         },
         Variant {
             name: "whole_kv",
-            stages: &[Stage { entry: "attend", grid: |p, _| p.kv_heads() }],
-            constants: |p, caps| without_splits(split_constants(p, caps, 0, new_head_bytes(p))),
-            phase: |p, caps, grid| {
+            stages: &[Stage { entry: "attend", grid: &|p, _| p.kv_heads() }],
+            constants: &|p, caps| without_splits(split_constants(p, caps, 0, new_head_bytes(p))),
+            phase: &|p, caps, grid| {
                 phase_constants(p, caps, grid, new_head_bytes(p)).map(without_splits)
             },
             renews: &["k_cache", "v_cache"],
             tunables: WHOLE_TUNABLES,
-            unsupported: |p, caps| {
+            unsupported: &|p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))
             },
             ..Variant::PLAIN
         },
     ],
-    prefer: |_| &["split_kv", "split_kv_workgroup", "whole_kv", "naive"],
-    cost: |p, s| {
+    prefer: &|_| &["split_kv", "split_kv_workgroup", "whole_kv", "naive"],
+    cost: &|p, s| {
         let (slots, query, key) = (p.slots(s.n_kv), p.q_elements(), p.k_elements());
         // The new token's row is written and not read.
         let cache = 2 * slots * p.kv_heads() * p.vector_bytes();
@@ -194,7 +174,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             flops: (4 * slots * query + 7 * (query + key)) as f64,
         }
     },
-    tolerance: |p, s| Tolerance {
+    tolerance: &|p, s| Tolerance {
         k: 24.0 + 3.0 * (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
         rounding: 0.0,
         // A step of f16 in the new key and value, whose direction WGSL leaves open; of q8_0 the
@@ -209,45 +189,42 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
                  magnitudes are in the scores'; what rounding the new key and value may \
                  move is in the reference's magnitude",
     },
-    cases: || {
-        use RopeStyle::{Interleaved, Neox};
-        // Every variant compiles anew for every shape: few shapes, each for several reasons.
-        let case = |p: AttentionAppend, n_kv| Case::from(p).n_kv(n_kv);
-        let f32_cache = |p| AttentionAppend { kv_format: KvFormat::F32, ..p };
-        let q8_cache = |p| AttentionAppend { kv_format: KvFormat::Q8_0, ..p };
-        let f16_output = |p| AttentionAppend { act_format: FloatFormat::F16, ..p };
-        let (rope_base, rope_factors) = (500_000.0, RopeFactors::Llama3);
-        let llama3 = |p| AttentionAppend { rope_base, rope_factors, ..p };
-        let normed = |q_per_kv, head_dim, rope_style| {
-            let qk_norm = Norm::Rms;
-            Layer { q_per_kv, kv_heads: 1, head_dim, qk_norm, rope_style }
-        };
-        let plain = |head_dim| Layer { qk_norm: Norm::None, ..normed(1, head_dim, Neox) };
-        vec![
-            case(over(512, GEMMA), 700), // local layer, ring wrapped
-            case(f32_cache(f16_output(over(1024, GEMMA))), 300),
-            case(f16_output(llama3(over(300, LLAMA))), 257),
-            case(f32_cache(over(40, LLAMA)), 1),
-            case(f32_cache(over(130, QWEN)), 129),
-            case(over(130, QWEN), 131),
-            case(f32_cache(over(1, plain(32))), 7),
-            case(over(16, normed(2, 32, Interleaved)), 17),
-            case(over(100, THREE_OF_80), 70), // thread groups with idle lanes
-            case(AttentionAppend { sequences: 3, ..over(512, GEMMA) }, 700),
-            case(AttentionAppend { sequences: 8, ..f32_cache(llama3(over(300, LLAMA))) }, 200),
-            case(f32_cache(over(40, normed(8, 64, Neox))), 40),
-            case(q8_cache(over(512, GEMMA)), 700),
-            case(q8_cache(f16_output(llama3(over(300, LLAMA)))), 257),
-            case(q8_cache(over(130, QWEN)), 131),
-            case(q8_cache(over(1, plain(32))), 7),
-            case(q8_cache(over(100, THREE_OF_80)), 70),
-            // Two chunks a lane.
-            case(q8_cache(over(2100, THREE_OF_80)), 2060),
-            case(q8_cache(over(4096, normed(4, 64, Interleaved))), 3001),
-            case(q8_cache(AttentionAppend { sequences: 3, ..over(40, LLAMA) }), 40),
-            // Several rounds of every thread group, the last one ragged.
-            case(f32_cache(over(9000, plain(64))), 8771),
-        ]
-    },
-    bench: || full_caches(over),
+    cases: "
+        EPS=1e-6,ROPE_BASE=10000:
+            # Every variant compiles anew for every shape: few shapes, each for several reasons.
+            # First a local layer whose ring wrapped.
+            LAYER=gemma,KV_SIZE=512,KV_FORMAT=f16,N_KV=700
+            LAYER=gemma,KV_SIZE=1024,ACT_FORMAT=f16,N_KV=300
+            LAYER=llama,ROPE_BASE=500000,ROPE_FACTORS=llama3:
+                KV_SIZE=300,KV_FORMAT=f16,ACT_FORMAT=f16,N_KV=257
+            LAYER=llama,KV_SIZE=40
+            LAYER=qwen,KV_SIZE=130,N_KV=129
+            LAYER=qwen,KV_SIZE=130,KV_FORMAT=f16,N_KV=131
+            HEAD_DIM=32,ROPE_STYLE=neox,SCALE=0.17677669,N_KV=7
+            Q_PER_KV=2,HEAD_DIM=32,QK_NORM=rms,KV_SIZE=16,KV_FORMAT=f16,SCALE=0.17677669,N_KV=17
+            # Thread groups with idle lanes.
+            Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,QK_NORM=rms:
+                KV_SIZE=100,KV_FORMAT=f16,SCALE=0.1118034,N_KV=70
+            LAYER=gemma,KV_SIZE=512,KV_FORMAT=f16,SEQUENCES=3,N_KV=700
+            LAYER=llama,ROPE_BASE=500000,ROPE_FACTORS=llama3,KV_SIZE=300,SEQUENCES=8,N_KV=200
+            Q_PER_KV=8,HEAD_DIM=64,QK_NORM=rms,ROPE_STYLE=neox,KV_SIZE=40,SCALE=0.125,N_KV=40
+            LAYER=gemma,KV_SIZE=512,KV_FORMAT=q8_0,N_KV=700
+            LAYER=llama,ROPE_BASE=500000,ROPE_FACTORS=llama3:
+                KV_SIZE=300,KV_FORMAT=q8_0,ACT_FORMAT=f16,N_KV=257
+            LAYER=qwen,KV_SIZE=130,KV_FORMAT=q8_0,N_KV=131
+            HEAD_DIM=32,ROPE_STYLE=neox,KV_FORMAT=q8_0,SCALE=0.17677669,N_KV=7
+            # Also two chunks a lane.
+            Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,QK_NORM=rms,KV_FORMAT=q8_0,SCALE=0.1118034:
+                KV_SIZE=100,N_KV=70; KV_SIZE=2100,N_KV=2060
+            Q_PER_KV=4,HEAD_DIM=64,QK_NORM=rms,KV_SIZE=4096,KV_FORMAT=q8_0,SCALE=0.125,N_KV=3001
+            LAYER=llama,KV_SIZE=40,KV_FORMAT=q8_0,SEQUENCES=3,N_KV=40
+            # Several rounds of every thread group, the last one ragged.
+            HEAD_DIM=64,ROPE_STYLE=neox,KV_SIZE=9000,SCALE=0.125,N_KV=8771
+    ",
+    bench: "
+        EPS=1e-6,ROPE_BASE=10000,KV_FORMAT=f16:
+            LAYER=gemma|llama|qwen,KV_SIZE=512,N_KV=512
+            LAYER=gemma|llama|qwen,KV_SIZE=8192,N_KV=8192
+            LAYER=gemma|llama|qwen,KV_SIZE=32768,N_KV=32768
+    ",
 };

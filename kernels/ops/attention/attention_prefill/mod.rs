@@ -99,30 +99,6 @@ impl AttentionPrefill {
     fn most_keys(&self, state: State) -> usize {
         self.keys(state).max().unwrap_or(0)
     }
-
-    /// The last tokens of a sequence of `context`, whose cache has no slot more.
-    fn at_end_of(self, context: usize) -> Case<Self> {
-        let case = Case::from(Self { kv_size: context, ..self });
-        case.n_kv(context - self.n_tokens + 1).prompt_len(context)
-    }
-}
-
-/// Tokens whose queries lie in a QKV product, over an f16 cache, with f32 output.
-fn tokens(n_tokens: usize, layer: Layer) -> AttentionPrefill {
-    let Layer { q_per_kv, kv_heads, head_dim, .. } = layer;
-    AttentionPrefill {
-        n_tokens,
-        q_per_kv,
-        kv_heads,
-        head_dim,
-        kv_size: n_tokens,
-        window: 0,
-        q_row: QueryRow::Qkv,
-        kv_format: KvFormat::F16,
-        act_format: FloatFormat::F32,
-        scale: layer.scale(),
-        before: 0,
-    }
 }
 
 /// What rounding queries and weights to f16 adds, and keys and values of another cache than f16.
@@ -196,7 +172,7 @@ fn split_blocks(p: &AttentionPrefill, c: &Constants, rows: usize) -> usize {
 /// The stage that combines the splits.
 const COMBINE: Stage<AttentionPrefill> = Stage {
     entry: "combine",
-    grid: |p, c| (p.n_tokens * p.q_elements() / 4).div_ceil(c["COMBINE_FOURS"] as usize),
+    grid: &|p, c| (p.n_tokens * p.q_elements() / 4).div_ceil(c["COMBINE_FOURS"] as usize),
 };
 
 /// Geometry of both stages with blocks of `rows` rows: about two workgroups a processor of a large
@@ -225,37 +201,37 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         state(),
         Binding::<AttentionPrefill>::input(
             "q",
-            f32s,
+            &f32s,
             len!(p => p.n_tokens * p.row_heads() * p.head_dim),
         )
-        .drawn(|p| Draw::Queries { of: p.q_elements(), row: p.row_elements() }),
+        .drawn(&|p| Draw::Queries { of: p.q_elements(), row: p.row_elements() }),
         read_cache("k_cache"),
         read_cache("v_cache"),
         Binding::scratch(
             "tops",
-            f32s,
+            &f32s,
             len!(p => 2 * p.n_tokens * p.q_heads() * p.most_key_splits()),
         ),
         Binding::scratch(
             "partials",
-            f32s,
+            &f32s,
             len!(p => p.n_tokens * p.q_elements() * p.most_key_splits()),
         ),
         Binding::output(
             "y",
-            |p, _| Elem::Floats(p.act_format),
+            &|p, _| Elem::Floats(p.act_format),
             len!(p => p.n_tokens * p.q_heads() * p.head_dim),
         ),
     ],
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage::main(|p, c| {
+            stages: &[Stage::main(&|p, c| {
                 let pieces = p.head_dim.div_ceil(16);
                 groups_for(p.n_tokens * p.q_heads() * pieces, c)
             })],
             tunables: WORKGROUPS,
-            unsupported: |p, _| {
+            unsupported: &|p, _| {
                 let odd = !p.head_dim.is_multiple_of(2);
                 odd.then(|| format!("HEAD_DIM={} is odd", p.head_dim))
             },
@@ -263,8 +239,8 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         },
         Variant {
             name: "tiled",
-            stages: &[Stage::main(|p, c| p.kv_heads * p.rows().div_ceil(c["ROWS"] as usize))],
-            constants: |p, caps| {
+            stages: &[Stage::main(&|p, c| p.kv_heads * p.rows().div_ceil(c["ROWS"] as usize))],
+            constants: &|p, caps| {
                 // Rows whose chunks fill a workgroup, and a tile that leaves room for them.
                 let chunks = p.value_chunks();
                 let room = caps.workgroup_memory.min(16 << 10) as usize;
@@ -276,63 +252,63 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
                 tiled_constants(p, rows, 64, 32, room)
             },
             tunables: &[("TILE", &[4.0, 8.0, 16.0])],
-            unsupported: |p, _| ragged(p),
+            unsupported: &|p, _| ragged(p),
             ..Variant::PLAIN
         },
         Variant {
             name: "flash",
-            stages: &[Stage { entry: "main", grid: |p, c| p.blocks(flash_rows(c)) }],
-            constants: |p, caps| {
+            stages: &[Stage { entry: "main", grid: &|p, c| p.blocks(flash_rows(c)) }],
+            constants: &|p, caps| {
                 // Larger blocks do more with what they load, as long as there are enough of them.
                 let fits = |each: &usize| p.blocks(16 * each) >= 128 && flash_fits(*each, caps);
                 vec![("ROWS_EACH", [4, 2].into_iter().find(fits).unwrap_or(1) as f64)]
             },
             tunables: &[("ROWS_EACH", &[1.0, 2.0, 4.0])],
-            unsupported: flash_unsupported,
+            unsupported: &flash_unsupported,
             ..Variant::PLAIN
         },
         Variant {
             name: "flash_split",
             stages: &[
-                Stage { entry: "main", grid: |p, c| split_blocks(p, c, flash_rows(c)) },
+                Stage { entry: "main", grid: &|p, c| split_blocks(p, c, flash_rows(c)) },
                 COMBINE,
             ],
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 // Splits make up for few blocks.
                 let fits = |each: &usize| 8 * each <= p.rows() && flash_fits(*each, caps);
                 let each = [4, 2].into_iter().find(fits).unwrap_or(1);
                 [vec![("ROWS_EACH", each as f64)], split_constants(p, 16 * each)].concat()
             },
             tunables: SPLITS,
-            unsupported: flash_unsupported,
+            unsupported: &flash_unsupported,
             ..Variant::PLAIN
         },
         Variant {
             name: "cooperative_matrix",
-            stages: &[Stage { entry: "main", grid: |p, c| p.blocks(matrix_rows(c)) }],
-            constants: matrix_constants,
-            unsupported: matrix_unsupported,
-            tolerance: Some(f16_tolerance),
+            stages: &[Stage { entry: "main", grid: &|p, c| p.blocks(matrix_rows(c)) }],
+            constants: &matrix_constants,
+            unsupported: &matrix_unsupported,
+            tolerance: Some(&f16_tolerance),
             ..Variant::PLAIN
         },
         Variant {
             name: "cooperative_matrix_split",
             stages: &[
-                Stage { entry: "main", grid: |p, c| split_blocks(p, c, matrix_rows(c)) },
+                Stage { entry: "main", grid: &|p, c| split_blocks(p, c, matrix_rows(c)) },
                 COMBINE,
             ],
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 let constants = matrix_constants(p, caps);
                 let rows = 32 * constants[0].1 as usize;
                 [constants, split_constants(p, rows)].concat()
             },
             tunables: SPLITS,
-            unsupported: matrix_unsupported,
-            tolerance: Some(f16_tolerance),
+            unsupported: &matrix_unsupported,
+            tolerance: Some(&f16_tolerance),
             ..Variant::PLAIN
         },
     ],
-    prefer: |p| {
+    prefer: &|p| {
         // Measured on 132 processors. Keys shared by several workgroups take a fifteenth to nine
         // tenths of the time at the end of a long sequence and 5 µs more at its beginning; the
         // position is not known here.
@@ -358,7 +334,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             _ => &["flash", "tiled", "naive"],
         }
     },
-    cost: |p, s| {
+    cost: &|p, s| {
         // With a window, what the first query attends to, and one key more for each further query.
         let slots = (p.most_keys(s) + p.n_tokens - 1).min(p.kv_size).min(s.n_kv + p.n_tokens);
         let cache = 2 * slots * p.kv_heads * p.vector_bytes();
@@ -368,66 +344,53 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             flops: (4 * p.keys(s).sum::<usize>() * query) as f64,
         }
     },
-    tolerance: |p, s| Tolerance {
+    tolerance: &|p, s| Tolerance {
         k: 16.0 + (p.head_dim as f64).sqrt() + (p.most_keys(s) as f64).sqrt(),
         rounding: 0.0,
         nmse: 1e-9,
         reason: "as attention_decode: score errors act through exp on every weight (in the \
                  reference's magnitude); sums over head_dim and keys behave as random walks",
     },
-    cases: || {
-        use FloatFormat::F16;
-        let heads = |q_per_kv, head_dim| Layer { q_per_kv, kv_heads: 1, head_dim, ..GEMMA };
-        vec![
-            // Windows that begin inside the call; tiles that only some rows reach.
-            tokens(40, GEMMA).at_end_of(100).with(|p| (p.act_format, p.window) = (F16, 33)),
-            tokens(17, LLAMA).at_end_of(150),
-            tokens(20, QWEN).at_end_of(80).with(|p| {
-                (p.kv_format, p.act_format, p.q_row) = (KvFormat::F32, F16, QueryRow::Q);
-            }),
-            tokens(33, THREE_OF_80).at_end_of(70),
-            tokens(130, heads(1, 32)).at_end_of(130).with(|p| p.kv_format = KvFormat::F32),
-            tokens(1, heads(1, 32)).at_end_of(1).with(|p| p.window = 1),
-            // Queries past the last slot.
-            // Matrix units: rows that fill no block, f16 and f32 caches, growing scores.
-            tokens(100, LLAMA).at_end_of(300).with(|p| p.act_format = F16),
-            tokens(64, QWEN).at_end_of(250).with(|p| (p.act_format, p.scale) = (F16, 0.3)),
-            tokens(37, GEMMA).at_end_of(90).with(|p| {
-                (p.kv_format, p.act_format) = (KvFormat::F32, F16);
-            }),
-            // Caches of q8_0, with scales that fill their chunk and that do not.
-            tokens(37, GEMMA).at_end_of(90).with(|p| {
-                (p.kv_format, p.act_format) = (KvFormat::Q8_0, F16);
-            }),
-            tokens(20, LLAMA).at_end_of(400).with(|p| {
-                (p.kv_format, p.act_format) = (KvFormat::Q8_0, F16);
-            }),
-            tokens(33, THREE_OF_80).at_end_of(70).with(|p| p.kv_format = KvFormat::Q8_0),
-            tokens(70, heads(2, 64)).at_end_of(90).n_kv(50).with(|p| p.window = 64),
-            // Behind a window that is not yet full, and behind a full one.
-            Case::from(tokens(40, GEMMA)).n_kv(6).prompt_len(99).with(|p| {
-                (p.before, p.window, p.kv_size) = (20, 20, 60);
-            }),
-            // Keys in one share and in several; rows of a block that attend to none of a share.
-            tokens(5, LLAMA).at_end_of(400).with(|p| p.act_format = F16),
-            Case::from(tokens(20, QWEN)).n_kv(3).prompt_len(23).with(|p| {
-                (p.kv_size, p.act_format) = (900, F16);
-            }),
-            tokens(90, heads(1, 64)).at_end_of(400).with(|p| p.window = 130),
-            // A chunk that the prompt does not fill.
-            Case::from(tokens(70, LLAMA)).n_kv(500).prompt_len(550).with(|p| {
-                (p.before, p.window, p.kv_size, p.act_format) = (64, 64, 134, F16);
-            }),
-        ]
-    },
-    bench: || {
-        let half = |p: AttentionPrefill| AttentionPrefill { act_format: FloatFormat::F16, ..p };
-        let long =
-            [512, 4096].map(|context| MODELS.map(|m| half(tokens(512, m)).at_end_of(context)));
-        let short = MODELS.map(|m| half(tokens(32, m)).at_end_of(32));
-        // A few tokens after many.
-        let few = MODELS.map(|m| half(tokens(16, m)).at_end_of(4096));
-        let exact = MODELS.map(|m| tokens(16, m).at_end_of(4096));
-        [&long.concat()[..], &short, &few, &exact].concat()
-    },
+    cases: "
+        Q_ROW=qkv,KV_FORMAT=f16:
+            # Windows that begin inside the call; tiles that only some rows reach.
+            LAYER=gemma,N_TOKENS=40,KV_SIZE=100,WINDOW=33,ACT_FORMAT=f16,N_KV=61,PROMPT_LEN=100
+            LAYER=llama,N_TOKENS=17,KV_SIZE=150,N_KV=134,PROMPT_LEN=150
+            LAYER=qwen,N_TOKENS=20,KV_SIZE=80,Q_ROW=q:
+                KV_FORMAT=f32,ACT_FORMAT=f16,N_KV=61,PROMPT_LEN=80
+            N_TOKENS=33,Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80:
+                KV_SIZE=70,SCALE=0.1118034,N_KV=38,PROMPT_LEN=70
+            N_TOKENS=130,HEAD_DIM=32,KV_SIZE=130,KV_FORMAT=f32,SCALE=0.17677669,PROMPT_LEN=130
+            HEAD_DIM=32,WINDOW=1,SCALE=0.17677669
+            # Matrix units: rows that fill no block, f16 and f32 caches, growing scores. Caches of q8_0,
+            # with scales that fill their chunk and that do not.
+            LAYER=llama,N_TOKENS=100,KV_SIZE=300,ACT_FORMAT=f16,N_KV=201,PROMPT_LEN=300
+            LAYER=qwen,N_TOKENS=64,KV_SIZE=250,ACT_FORMAT=f16,SCALE=0.3,N_KV=187,PROMPT_LEN=250
+            LAYER=gemma,N_TOKENS=37,KV_SIZE=90:
+                KV_FORMAT=f32|q8_0,ACT_FORMAT=f16,N_KV=54,PROMPT_LEN=90
+            LAYER=llama,N_TOKENS=20,KV_SIZE=400:
+                KV_FORMAT=q8_0,ACT_FORMAT=f16,N_KV=381,PROMPT_LEN=400
+            N_TOKENS=33,Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80:
+                KV_SIZE=70,KV_FORMAT=q8_0,SCALE=0.1118034,N_KV=38,PROMPT_LEN=70
+            N_TOKENS=70,Q_PER_KV=2,HEAD_DIM=64,KV_SIZE=90:
+                WINDOW=64,SCALE=0.125,N_KV=50,PROMPT_LEN=90
+            # Behind a window that is not yet full, and behind a full one.
+            LAYER=gemma,N_TOKENS=40,KV_SIZE=60,WINDOW=20,BEFORE=20,N_KV=6,PROMPT_LEN=99
+            # Keys in one share and in several; rows of a block that attend to none of a share.
+            LAYER=llama,N_TOKENS=5,KV_SIZE=400,ACT_FORMAT=f16,N_KV=396,PROMPT_LEN=400
+            LAYER=qwen,N_TOKENS=20,KV_SIZE=900,ACT_FORMAT=f16,N_KV=3,PROMPT_LEN=23
+            N_TOKENS=90,HEAD_DIM=64,KV_SIZE=400,WINDOW=130,SCALE=0.125,N_KV=311,PROMPT_LEN=400
+            # A chunk that the prompt does not fill.
+            LAYER=llama,N_TOKENS=70,KV_SIZE=134,WINDOW=64:
+                ACT_FORMAT=f16,BEFORE=64,N_KV=500,PROMPT_LEN=550
+    ",
+    bench: "
+        Q_ROW=qkv,KV_FORMAT=f16,ACT_FORMAT=f16:
+            LAYER=gemma|llama|qwen,N_TOKENS=512,KV_SIZE=512,PROMPT_LEN=512
+            LAYER=gemma|llama|qwen,N_TOKENS=512,KV_SIZE=4096,N_KV=3585,PROMPT_LEN=4096
+            LAYER=gemma|llama|qwen,N_TOKENS=32,KV_SIZE=32,PROMPT_LEN=32
+            # A few tokens after many.
+            LAYER=gemma|llama|qwen,N_TOKENS=16,KV_SIZE=4096,N_KV=4081,PROMPT_LEN=4096
+            LAYER=gemma|llama|qwen,N_TOKENS=16,KV_SIZE=4096,ACT_FORMAT=f32,N_KV=4081,PROMPT_LEN=4096
+    ",
 };

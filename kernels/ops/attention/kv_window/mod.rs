@@ -1,9 +1,7 @@
 //! Keys and values between the ring of a sliding-window layer and the rows that a chunk of a prompt
 //! attends to: the window before the chunk, then the chunk.
 
-use crate::attention::*;
-use crate::codes::KvFormat::{self, *};
-use crate::codes::WindowWay;
+use crate::codes::{KvFormat, WindowWay};
 use crate::descriptor::*;
 use crate::layout::KvVectors;
 use crate::len;
@@ -46,16 +44,10 @@ impl KvWindow {
     }
 }
 
-/// A chunk of the heads of a layer with a ring of `kv_size` slots in f16.
-fn chunk(n_tokens: usize, kv_size: usize, layer: Layer, way: WindowWay) -> KvWindow {
-    let Layer { kv_heads, head_dim, .. } = layer;
-    KvWindow { way, n_tokens, kv_heads, head_dim, kv_size, kv_format: F16 }
-}
-
 const fn ring(name: &'static str) -> Binding<KvWindow> {
     Binding::in_out(
         name,
-        |p: &KvWindow, _| Elem::Kv(p.vectors()),
+        &|p: &KvWindow, _| Elem::Kv(p.vectors()),
         len!(p => p.kv_heads * p.kv_size * p.head_dim),
     )
 }
@@ -63,7 +55,7 @@ const fn ring(name: &'static str) -> Binding<KvWindow> {
 const fn rows(name: &'static str) -> Binding<KvWindow> {
     Binding::in_out(
         name,
-        |p: &KvWindow, _| Elem::Kv(p.vectors()),
+        &|p: &KvWindow, _| Elem::Kv(p.vectors()),
         len!(p => p.kv_heads * (p.kv_size + p.n_tokens) * p.head_dim),
     )
 }
@@ -81,18 +73,18 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
     state: &[n_kv(8, 90), PROMPT_LEN],
     bindings: &[state(), ring("k_cache"), ring("v_cache"), rows("k_rows"), rows("v_rows")],
     variants: &[
-        Variant::sized("naive", &[Stage::main(|p, c| grid(p, c, 4))]),
+        Variant::sized("naive", &[Stage::main(&|p, c| grid(p, c, 4))]),
         Variant {
-            unsupported: |p, _| {
+            unsupported: &|p, _| {
                 let (d, bytes) = (p.head_dim, p.vectors().bytes());
                 (!bytes.is_multiple_of(16))
                     .then(|| format!("HEAD_DIM={d} takes {bytes} bytes, no multiple of 16"))
             },
-            ..Variant::sized("vec4", &[Stage::main(|p, c| grid(p, c, 16))])
+            ..Variant::sized("vec4", &[Stage::main(&|p, c| grid(p, c, 16))])
         },
     ],
-    prefer: |_| &["vec4", "naive"],
-    cost: |p, s| {
+    prefer: &|_| &["vec4", "naive"],
+    cost: &|p, s| {
         let before = s.n_kv - 1;
         let tokens = match p.way {
             WindowWay::ToRows => before.min(p.kv_size),
@@ -102,31 +94,23 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
         // Position and prompt length are read even where nothing moves.
         Cost { bytes: (8 + 2 * vectors * p.vectors().bytes()) as f64, flops: 0.0 }
     },
-    tolerance: |_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "a copy" },
-    cases: || {
-        let small = Layer { kv_heads: 2, head_dim: 32, ..LLAMA };
-        let mut cases = Vec::new();
-        for &way in WindowWay::ALL {
-            let case = |n_tokens, kv_size, layer| Case::from(chunk(n_tokens, kv_size, layer, way));
-            // The first chunk, one behind half a window, behind a full one, longer than the ring,
-            // not full, and past the prompt.
-            cases.extend([
-                case(12, 8, small).n_kv(1).prompt_len(12),
-                case(6, 8, small).n_kv(5).prompt_len(10).with(|p| p.kv_format = F32),
-                case(16, 512, GEMMA).n_kv(700).prompt_len(900),
-                case(40, 7, QWEN).n_kv(30).prompt_len(100),
-                case(9, 8, small).n_kv(20).prompt_len(24),
-                case(9, 4, small).n_kv(20).prompt_len(3),
-                case(6, 8, small).n_kv(5).prompt_len(10).with(|p| p.kv_format = Q8_0),
-                case(16, 512, GEMMA).n_kv(700).prompt_len(900).with(|p| p.kv_format = Q8_0),
-            ]);
-        }
-        cases
-    },
-    bench: || {
-        WindowWay::ALL
-            .iter()
-            .map(|way| Case::from(chunk(1024, 512, GEMMA, *way)).n_kv(1025).prompt_len(4096))
-            .collect()
-    },
+    tolerance: &|_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "a copy" },
+    cases: "
+        KV_HEADS=2,HEAD_DIM=32,KV_FORMAT=f16:
+            WAY=to_rows|to_ring:
+                # The first chunk, one behind half a window, behind a full one, longer than the ring,
+                # not full, and past the prompt.
+                N_TOKENS=12,KV_SIZE=8,PROMPT_LEN=12
+                N_TOKENS=6,KV_SIZE=8,KV_FORMAT=f32,N_KV=5,PROMPT_LEN=10
+                LAYER=gemma,N_TOKENS=16,KV_SIZE=512,N_KV=700,PROMPT_LEN=900
+                LAYER=qwen,N_TOKENS=40,KV_SIZE=7,N_KV=30,PROMPT_LEN=100
+                N_TOKENS=9,KV_SIZE=8,N_KV=20,PROMPT_LEN=24
+                N_TOKENS=9,KV_SIZE=4,N_KV=20,PROMPT_LEN=3
+                N_TOKENS=6,KV_SIZE=8,KV_FORMAT=q8_0,N_KV=5,PROMPT_LEN=10
+                LAYER=gemma,N_TOKENS=16,KV_SIZE=512,KV_FORMAT=q8_0,N_KV=700,PROMPT_LEN=900
+    ",
+    bench: "
+        LAYER=gemma,WAY=to_rows|to_ring,N_TOKENS=1024:
+            KV_SIZE=512,KV_FORMAT=f16,N_KV=1025,PROMPT_LEN=4096
+    ",
 };

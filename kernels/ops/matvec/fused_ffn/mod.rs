@@ -35,12 +35,6 @@ mat_vec!(FusedFfn {
     }
 });
 
-/// A block that reads and writes f32 as it is.
-fn block(n: usize, k: usize, weight: Format, activation: Activation) -> FusedFfn {
-    let (act_format, input_norm) = (FloatFormat::F32, Norm::None);
-    FusedFfn { n, k, weight, activation, act_format, input_norm, eps: 1e-6 }
-}
-
 /// Outputs a subgroup variant gives a workgroup of 256: `each` to every subgroup, an even number.
 fn outputs_per_group(caps: &Capabilities, each: f64) -> Overrides {
     let size = caps.subgroup.map_or(32, |(_, max)| max.max(4));
@@ -49,7 +43,7 @@ fn outputs_per_group(caps: &Capabilities, each: f64) -> Overrides {
 }
 
 const OUTS: &[Stage<FusedFfn>] =
-    &[Stage { entry: "main", grid: |p, c| p.n.div_ceil(c["OUTS_PER_WG"] as usize) }];
+    &[Stage { entry: "main", grid: &|p, c| p.n.div_ceil(c["OUTS_PER_WG"] as usize) }];
 
 /// The declaration.
 pub static OPERATION: Declaration<FusedFfn> = Declaration {
@@ -58,14 +52,14 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        weights::<FusedFfn>().drawn(|_| Draw::UnitProducts),
-        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
-        Binding::input("stream", f32s, len!(p => p.k)),
-        Binding::input("norm_weight", f32s, len!(p => p.k)),
-        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+        weights::<FusedFfn>().drawn(&|_| Draw::UnitProducts),
+        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::input("stream", &f32s, len!(p => p.k)),
+        Binding::input("norm_weight", &f32s, len!(p => p.k)),
+        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.n)),
     ],
     variants: &[
-        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n.div_ceil(2), c))]),
+        Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n.div_ceil(2), c))]),
         // fused_ffn/workgroup: LANES invocations an output, summed through workgroup memory; dense
         // weights.
         //
@@ -94,7 +88,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         // import: prologue/rms_or_plain, rows/soa, schedule/soa_gate_up, epilogue/gated
         Variant {
             name: "planes",
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 // As many as a subgroup has, unless fewer fill a large GPU as well and idle less in
                 // the last round. 1152 weights are 36 chunks, which keep 32 lanes half idle and 4
                 // lanes busy.
@@ -131,12 +125,12 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         Variant {
             name: "subgroup",
             stages: OUTS,
-            constants: |_, caps| outputs_per_group(caps, 1.0),
+            constants: &|_, caps| outputs_per_group(caps, 1.0),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("OUTS_PER_WG", &[2.0, 4.0, 8.0, 16.0, 32.0]),
             ],
-            unsupported: dense_only,
+            unsupported: &dense_only,
             ..Variant::PLAIN
         },
         // fused_ffn/subgroup_pair: two neighbouring outputs a subgroup, four rows; dense weights.
@@ -149,23 +143,23 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         Variant {
             name: "subgroup_pair",
             stages: OUTS,
-            constants: |_, caps| outputs_per_group(caps, 2.0),
+            constants: &|_, caps| outputs_per_group(caps, 2.0),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("OUTS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0]),
             ],
-            unsupported: dense_only,
+            unsupported: &dense_only,
             ..Variant::PLAIN
         },
     ],
-    prefer: |p| {
+    prefer: &|p| {
         if p.weight.is_dense() {
             &["workgroup", "subgroup", "naive"]
         } else {
             &["planes_dp4a24", "planes", "workgroup_q", "naive"]
         }
     },
-    cost: |p, _| {
+    cost: &|p, _| {
         let (n, k) = (p.n as f64, p.k as f64);
         let act = p.act_format.bytes() as f64;
         let vector = match p.input_norm {
@@ -178,7 +172,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             flops: 4.0 * n * k + 10.0 * n,
         }
     },
-    tolerance: |p, _| Tolerance {
+    tolerance: &|p, _| Tolerance {
         k: if p.weight.is_dense() {
             16.0 + 2.0 * (p.k as f64).sqrt()
         } else {
@@ -189,42 +183,28 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         reason: "two products as in gemv and gemv_q; how far their errors reach the result is in the \
                  reference's magnitude, exp is allowed 3 + 2|x| ULP",
     },
-    cases: || {
-        use Activation::{GeluTanh, Silu};
-        let act_format = FloatFormat::F16;
-        let input_norm = Norm::Rms;
-        let mut cases = Vec::new();
-        for &f in Format::DENSE {
-            // The models' widths, and some that are no multiple of 8, 4 or 2.
-            cases.push(block(1, 1, f, Silu));
-            cases.push(block(40, 1152, f, GeluTanh));
-            cases.push(block(33, 1001, f, Silu));
-            cases.push(FusedFfn { input_norm, act_format, ..block(3, 7, f, GeluTanh) });
-            cases.push(FusedFfn { input_norm, act_format, ..block(17, 1004, f, Silu) });
-        }
-        cases.push(block(18, 2048, Format::Bf16, Silu));
-        cases.push(FusedFfn { act_format, ..block(9, 1152, Format::F16, GeluTanh) });
-        for &f in Format::QUANTISED {
-            cases.push(FusedFfn { act_format, ..block(7, 1152, f, GeluTanh) });
-            cases.push(FusedFfn { input_norm, ..block(16, 300, f, Silu) });
-        }
-        // More workgroups than one grid dimension holds, for those of few outputs a group.
-        cases.push(FusedFfn { act_format, ..block(524_295, 3, Format::F16, Silu) });
-        cases.into_iter().map(Case::from).collect()
-    },
-    bench: || {
-        use Activation::{GeluTanh, Silu};
-        let gemma = |weight| block(6912, 1152, weight, GeluTanh);
-        [
-            gemma(Format::Bf16),
-            FusedFfn { input_norm: Norm::Rms, ..gemma(Format::Bf16) },
-            block(8192, 2048, Format::Bf16, Silu),
-            block(6144, 2048, Format::Bf16, Silu),
-            gemma(Format::F16),
-            gemma(Format::Q4_0),
-            block(8192, 2048, Format::Q4K, Silu),
-        ]
-        .map(Case::from)
-        .into()
-    },
+    cases: "
+        EPS=1e-6:
+            # The models' widths, and some that are no multiple of 8, 4 or 2.
+            WEIGHT=f32|f16|bf16:
+                N=1
+                N=40,K=1152,ACTIVATION=gelu_tanh
+                N=33,K=1001
+                N=3,K=7,ACTIVATION=gelu_tanh,ACT_FORMAT=f16,INPUT_NORM=rms
+                N=17,K=1004,ACT_FORMAT=f16,INPUT_NORM=rms
+            N=18,K=2048,WEIGHT=bf16
+            N=9,K=1152,WEIGHT=f16,ACTIVATION=gelu_tanh,ACT_FORMAT=f16
+            WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
+                N=7,K=1152,ACTIVATION=gelu_tanh,ACT_FORMAT=f16
+                N=16,K=300,INPUT_NORM=rms
+            # More workgroups than one grid dimension holds, for those of few outputs a group.
+            N=524295,K=3,WEIGHT=f16,ACT_FORMAT=f16
+    ",
+    bench: "
+        EPS=1e-6:
+            N=6912,K=1152,WEIGHT=bf16,ACTIVATION=gelu_tanh,INPUT_NORM=none|rms
+            N=8192|6144,K=2048,WEIGHT=bf16
+            N=6912,K=1152,WEIGHT=f16|q4_0,ACTIVATION=gelu_tanh
+            N=8192,K=2048,WEIGHT=q4_k
+    ",
 };

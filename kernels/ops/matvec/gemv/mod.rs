@@ -46,12 +46,6 @@ fn whole_vectors(p: &Gemv, caps: &Capabilities) -> Option<String> {
     ragged_vectors(p.n_vectors, p.k).or_else(|| few_vectors(p, caps))
 }
 
-/// A matrix times one vector of f32 that fills all of y.
-fn matrix(rows: usize, k: usize, weight: Format) -> Gemv {
-    let act_format = FloatFormat::F32;
-    Gemv { rows, k, weight, act_format, y_offset: 0, y_after: 0, n_vectors: 1, beta: Beta::Zero }
-}
-
 /// The declaration.
 pub static OPERATION: Declaration<Gemv> = Declaration {
     name: "gemv",
@@ -60,8 +54,8 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
-        Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
+        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
+        Binding::in_out("y", &f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
     ],
     variants: &[
         Schedule::NAIVE,
@@ -74,7 +68,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // subgroup operations.
         // import: prologue/vectors, prologue/plain16, rows/dense16, schedule/fan_vectors
         // import: epilogue/store
-        Variant { name: "workgroup", unsupported: few_vectors, ..Schedule::FAN },
+        Variant { name: "workgroup", unsupported: &few_vectors, ..Schedule::FAN },
         // gemv/subgroup: one subgroup a row, four loads in flight a lane.
         //
         // Idea: coalesced 16-byte loads across the lanes, all four of a round issued before the
@@ -84,13 +78,13 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // import: prologue/vectors, rows/dense16, schedule/subgroup_vectors, epilogue/store
         Variant {
             name: "subgroup",
-            stages: &[Stage { entry: "main", grid: rows_grid }],
-            constants: |_, caps| rows_per_group(caps, 1.0),
+            stages: &[Stage { entry: "main", grid: &rows_grid }],
+            constants: &|_, caps| rows_per_group(caps, 1.0),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
             ],
-            unsupported: whole_vectors,
+            unsupported: &whole_vectors,
             ..Variant::PLAIN
         },
         // gemv/subgroup_multicol: four rows of W a subgroup.
@@ -101,8 +95,8 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // import: prologue/x_chunk, rows/dense16, schedule/subgroup_rows4, epilogue/store
         Variant {
             name: "subgroup_multicol",
-            stages: &[Stage { entry: "main", grid: rows_grid }],
-            constants: |_, caps| rows_per_group(caps, 4.0),
+            stages: &[Stage { entry: "main", grid: &rows_grid }],
+            constants: &|_, caps| rows_per_group(caps, 4.0),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0, 128.0]),
@@ -117,7 +111,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // import: prologue/vectors, rows/dense_eight, schedule/rows8, epilogue/store
         Variant {
             name: "rows8_cols",
-            unsupported: |p, caps| {
+            unsupported: &|p, caps| {
                 whole_vectors(p, caps).or_else(|| eight_rows_unsupported(p, caps))
             },
             ..Schedule::ROWS8
@@ -139,7 +133,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // import: prologue/plain8, rows/dense8, schedule/split_row, epilogue/store
         Variant {
             name: "vec2",
-            constants: |p, caps| shared_team(caps, p.chunks8(), 2),
+            constants: &|p, caps| shared_team(caps, p.chunks8(), 2),
             ..Schedule::SPLIT_ROW_8
         },
         // gemv/split_row: a thread group of LANES invocations a row, of any number.
@@ -159,7 +153,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // import: prologue/plain16, rows/dense16, schedule/split_k, epilogue/store
         Variant {
             name: "split_k",
-            constants: |p, caps| [shared_team(caps, p.chunks16(), 1), vec![("RUN", 2.0)]].concat(),
+            constants: &|p, caps| [shared_team(caps, p.chunks16(), 1), vec![("RUN", 2.0)]].concat(),
             ..Schedule::SPLIT_K
         },
         // gemv/sweep: few workgroups, each along its rows with x in registers.
@@ -173,7 +167,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // import: schedule/sweep, epilogue/product_store, epilogue/store
         Variant { name: "sweep", ..Schedule::SWEEP },
     ],
-    prefer: |p| {
+    prefer: &|p| {
         if p.n_vectors > 1 {
             &["rows8_cols", "subgroup", "workgroup", "naive"]
         } else if p.rows >= 32_768 {
@@ -184,7 +178,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             &["split_k", "split_row", "workgroup", "naive"]
         }
     },
-    cost: |p, _| {
+    cost: &|p, _| {
         let (rows, k, n) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
         let y = 4.0 * (1.0 + f64::from(p.beta.value())) * rows;
         let x = p.act_format.bytes() as f64 * k;
@@ -193,53 +187,43 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             flops: 2.0 * rows * k * n,
         }
     },
-    tolerance: |p, _| Tolerance {
+    tolerance: &|p, _| Tolerance {
         k: 8.0 + 2.0 * (p.k as f64).sqrt(),
         rounding: 0.0,
         nmse: nmse(p.rows),
         reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the rigorous \
                  bound K*eps would hide a missing product",
     },
-    cases: || {
-        use FloatFormat::F16;
-        // Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
-        let sizes = [(1, 1), (33, 6912), (17, 2048), (65, 1004), (40, 1001), (1153, 12)];
-        let mut cases = sizes.map(|(rows, k)| matrix(rows, k, Format::Bf16)).to_vec();
-        for &f in Format::DENSE {
-            cases.push(matrix(3, 7, f));
-            // f16 activations and a later first element, on whole and on ragged rows.
-            cases.push(Gemv { act_format: F16, y_offset: 64, ..matrix(40, 1152, f) });
-            cases.push(Gemv { act_format: F16, y_offset: 1, ..matrix(9, 1003, f) });
-            cases.push(Gemv { n_vectors: 4, y_offset: 3, y_after: 5, ..matrix(21, 640, f) });
-            // Into the residual stream.
-            cases.push(Gemv { beta: Beta::One, y_offset: 2, ..matrix(39, 2048, f) });
-            cases.push(Gemv { beta: Beta::One, n_vectors: 3, ..matrix(5, 304, f) });
-        }
-        // Ragged vectors share their words and chunks.
-        cases.push(Gemv { n_vectors: 8, act_format: F16, ..matrix(6, 301, Format::F16) });
-        // Columns in parts, the last one shorter, of more vectors than any variant keeps sums for.
-        cases.push(Gemv {
-            n_vectors: 8,
-            y_offset: 4,
-            y_after: 8,
-            ..matrix(72, 1032, Format::Bf16)
-        });
-        cases.push(Gemv { n_vectors: 19, beta: Beta::One, ..matrix(64, 768, Format::F16) });
-        // As many rows as decide for other lanes, and more rounds than one.
-        cases.push(matrix(1152, 1152, Format::Bf16));
-        cases.push(matrix(2, 16_411, Format::F16));
-        // More workgroups than one grid dimension holds, for the variants of few rows a group.
-        cases.push(matrix(262_147, 5, Format::F16));
-        cases.into_iter().map(Case::from).collect()
-    },
-    bench: || {
-        let sizes = [(1152, 1152), (13824, 1152), (1152, 6912), (8192, 2048), (262_144, 1152)];
-        let one = sizes.into_iter().map(|(rows, k)| matrix(rows, k, Format::Bf16));
-        let four = [(1152, 6912), (13824, 1152)].into_iter();
-        let four = four.map(|(rows, k)| Gemv { n_vectors: 4, ..matrix(rows, k, Format::Bf16) });
-        // Llama's matrices, for eight sequences.
-        let llama = [(3072, 2048), (16_384, 2048), (2048, 8192)].into_iter();
-        let eight = llama.map(|(rows, k)| Gemv { n_vectors: 8, ..matrix(rows, k, Format::Bf16) });
-        one.chain(four).chain(eight).map(Case::from).collect()
-    },
+    cases: "
+        # Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
+        WEIGHT=bf16
+        ROWS=33,K=6912,WEIGHT=bf16; ROWS=17,K=2048,WEIGHT=bf16; ROWS=65,K=1004,WEIGHT=bf16
+        ROWS=40,K=1001,WEIGHT=bf16; ROWS=1153,K=12,WEIGHT=bf16
+        WEIGHT=f32|f16|bf16:
+            ROWS=3,K=7
+            # f16 activations and a later first element, on whole and on ragged rows.
+            ROWS=40,K=1152,ACT_FORMAT=f16,Y_OFFSET=64; ROWS=9,K=1003,ACT_FORMAT=f16,Y_OFFSET=1
+            ROWS=21,K=640,Y_OFFSET=3,Y_AFTER=5,N_VECTORS=4
+            # Into the residual stream.
+            ROWS=39,K=2048,Y_OFFSET=2,BETA=1
+            ROWS=5,K=304,N_VECTORS=3,BETA=1
+        # Ragged vectors share their words and chunks.
+        ROWS=6,K=301,WEIGHT=f16,ACT_FORMAT=f16,N_VECTORS=8
+        # Columns in parts, the last one shorter, of more vectors than any variant keeps sums for.
+        ROWS=72,K=1032,WEIGHT=bf16,Y_OFFSET=4,Y_AFTER=8,N_VECTORS=8
+        ROWS=64,K=768,WEIGHT=f16,N_VECTORS=19,BETA=1
+        # As many rows as decide for other lanes, and more rounds than one.
+        ROWS=1152,K=1152,WEIGHT=bf16; ROWS=2,K=16411,WEIGHT=f16
+        # More workgroups than one grid dimension holds, for the variants of few rows a group.
+        ROWS=262147,K=5,WEIGHT=f16
+    ",
+    bench: "
+        WEIGHT=bf16:
+            ROWS=1152|13824,K=1152
+            ROWS=1152,K=6912; ROWS=8192,K=2048; ROWS=262144,K=1152
+            ROWS=1152,K=6912,N_VECTORS=4; ROWS=13824,K=1152,N_VECTORS=4
+            # Llama's matrices, for eight sequences.
+            ROWS=3072|16384,K=2048,N_VECTORS=8
+            ROWS=2048,K=8192,N_VECTORS=8
+    ",
 };

@@ -128,21 +128,6 @@ fn vector_groups(p: &GemvQ, c: &Constants) -> usize {
     sets.div_ceil(sets.div_ceil((c["GROUPS"] as usize / passes).max(1))) * passes
 }
 
-/// One vector of f32 times rows in the order of model files, into the beginning of y.
-fn matrix(rows: usize, k: usize, weight: Format) -> GemvQ {
-    GemvQ {
-        rows,
-        k,
-        weight,
-        act_format: FloatFormat::F32,
-        y_offset: 0,
-        y_after: 0,
-        n_vectors: 1,
-        order: Order::RowWise,
-        beta: Beta::Zero,
-    }
-}
-
 /// The declaration.
 pub static OPERATION: Declaration<GemvQ> = Declaration {
     name: "gemv_q",
@@ -151,9 +136,9 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
-        Binding::in_out("y", f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
-        Binding::scratch("parts", f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
+        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
+        Binding::in_out("y", &f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
+        Binding::scratch("parts", &f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
     ],
     variants: &[
         Schedule::NAIVE,
@@ -166,10 +151,10 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // import: prologue/plain, rows/file_blocks, schedule/subgroup_blocks, epilogue/store
         Variant {
             name: "blocks",
-            stages: &[Stage { entry: "main", grid: lanes_grid }],
-            constants: |_, caps| geometry(subgroup(caps).min(32), caps),
+            stages: &[Stage { entry: "main", grid: &lanes_grid }],
+            constants: &|_, caps| geometry(subgroup(caps).min(32), caps),
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
-            unsupported: |p, _| match (p.order, p.n_vectors) {
+            unsupported: &|p, _| match (p.order, p.n_vectors) {
                 (Order::RowWise, vectors) => exceeds("N_VECTORS", vectors, 1),
                 (order, _) => Some(format!("ORDER={} is not row_wise", order.name())),
             },
@@ -182,7 +167,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // browsers without subgroup operations. Several vectors are taken one after another: the
         // weights for the later ones come from the cache.
         // import: prologue/staged, rows/soa, schedule/tree_vectors, epilogue/store
-        Variant { name: "workgroup", unsupported: vectors_aligned, ..Schedule::TREE },
+        Variant { name: "workgroup", unsupported: &vectors_aligned, ..Schedule::TREE },
         // gemv_q/planes: LANES lanes a row, four chunks in flight a lane.
         //
         // Idea: with the fields of a row's blocks apart every load is sixteen aligned bytes of
@@ -203,8 +188,8 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         Variant {
             name: "planes_multicol",
             // EACH rows to every group of lanes.
-            stages: &[Stage::main(|p, c| lanes_grid(p, c).div_ceil(c["EACH"] as usize))],
-            constants: |p, caps| staged(p, lanes(p, subgroup(caps), 4), caps),
+            stages: &[Stage::main(&|p, c| lanes_grid(p, c).div_ceil(c["EACH"] as usize))],
+            constants: &|p, caps| staged(p, lanes(p, subgroup(caps), 4), caps),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("LANES", LANES),
@@ -220,7 +205,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // import: prologue/vectors_eight, rows/soa_eight, schedule/rows8, epilogue/store
         Variant {
             name: "rows8_cols",
-            unsupported: |p, caps| {
+            unsupported: &|p, caps| {
                 whole_chunks(p)
                     .or_else(|| no_multiple("K", p.k, 8))
                     .or_else(|| eight_rows_unsupported(p, caps))
@@ -240,8 +225,8 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // import: schedule/int8_vectors, epilogue/store
         Variant {
             name: "planes_dp4a24_cols",
-            stages: &[Stage { entry: "main", grid: vector_groups }],
-            constants: |p, caps| {
+            stages: &[Stage { entry: "main", grid: &vector_groups }],
+            constants: &|p, caps| {
                 let held = vectors_in_memory(p, caps).unwrap_or(1);
                 let mut constants = geometry(vector_lanes(p, caps), caps);
                 // Measured: of eight vectors, whose rounding takes longer than the rows of one
@@ -259,7 +244,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 ("LANES", &[8.0, 16.0, 32.0]),
                 ("GROUPS", &[132.0, 264.0, 528.0, 65535.0]),
             ],
-            unsupported: |p, caps| {
+            unsupported: &|p, caps| {
                 let full = || {
                     let room = vectors_in_memory(p, caps);
                     room.is_none().then(|| format!("K={} needs more workgroup memory", p.k))
@@ -300,7 +285,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // Source: own; integers per 32 activations as in ggml's q8_1.
         // import: prologue/plain, prologue/found, prologue/unscaled, prologue/two_digits, rows/soa
         // import: schedule/int8_rows, epilogue/product_store, epilogue/store
-        Variant { name: "planes_dp4a16", tolerance: Some(rounded_finely), ..Schedule::INT8_ROWS },
+        Variant { name: "planes_dp4a16", tolerance: Some(&rounded_finely), ..Schedule::INT8_ROWS },
         // gemv_q/planes_dp4a: activations in 8 bits; one dot4I8Packed for four weights.
         //
         //   d = max |x| of 32 / 127, xq = round(x / d)
@@ -316,12 +301,12 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         Variant {
             name: "planes_dp4a",
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
-            unsupported: |p, caps| {
+            unsupported: &|p, caps| {
                 // One such row in twenty cancels to where nothing can be held against it.
                 let few = || (p.rows < 4).then(|| format!("ROWS={} is below 4", p.rows));
                 (Schedule::INT8_ROWS.unsupported)(p, caps).or_else(few)
             },
-            tolerance: Some(rounded),
+            tolerance: Some(&rounded),
             ..Schedule::INT8_ROWS
         },
         // gemv_q/column_wise: columns of W added up, for blocks that run down the columns.
@@ -336,12 +321,12 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         Variant {
             name: "column_wise",
             stages: &[
-                Stage::main(|p, _| p.rows.div_ceil(256) * p.splits() * p.n_vectors),
-                Stage { entry: "sum", grid: |p, _| (p.rows * p.n_vectors).div_ceil(64) },
+                Stage::main(&|p, _| p.rows.div_ceil(256) * p.splits() * p.n_vectors),
+                Stage { entry: "sum", grid: &|p, _| (p.rows * p.n_vectors).div_ceil(64) },
             ],
-            constants: |p, _| vec![("SPLITS", p.splits() as f64)],
+            constants: &|p, _| vec![("SPLITS", p.splits() as f64)],
             tunables: &[("WG", &[64.0, 128.0, 256.0])],
-            unsupported: |p, _| match (p.order, p.weight) {
+            unsupported: &|p, _| match (p.order, p.weight) {
                 (Order::ColumnWise, Format::Q8_0 | Format::Q6K) => Some(format!(
                     "WEIGHT={} has no 32 weights of one scale in 16 bytes",
                     p.weight.name()
@@ -353,7 +338,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             ..Variant::PLAIN
         },
     ],
-    prefer: |p| match (p.order, p.n_vectors) {
+    prefer: &|p| match (p.order, p.n_vectors) {
         (Order::ColumnWise, _) => &["column_wise", "naive"],
         (_, 1) if p.rows >= 6144 => {
             &["planes_dp4a24", "planes_multicol", "planes", "workgroup", "naive"]
@@ -363,7 +348,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         (_, 3..) if p.rows < 8192 => &["rows8_cols", "planes_dp4a24_cols", "workgroup", "naive"],
         _ => &["planes_dp4a24_cols", "rows8_cols", "workgroup", "naive"],
     },
-    cost: |p, _| {
+    cost: &|p, _| {
         let (rows, k, n) = (p.rows as f64, p.k as f64, p.n_vectors as f64);
         // What a row's last block holds beyond it need not be read.
         let weight = p.weight.block_bytes() as f64 / p.weight.block_len() as f64;
@@ -373,7 +358,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             flops: 2.0 * rows * k * n,
         }
     },
-    tolerance: |p, _| Tolerance {
+    tolerance: &|p, _| Tolerance {
         k: 64.0 + 4.0 * (p.k as f64).sqrt(),
         rounding: 0.0,
         nmse: nmse(p.rows),
@@ -381,60 +366,46 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                  summed with an offset of up to 48 steps that is taken out per 32 weights, and \
                  scale and minimum apart: then terms some times larger than w x are rounded",
     },
-    cases: || {
-        use FloatFormat::{F16, F32};
-        let mut cases: Vec<Case<GemvQ>> = Vec::new();
-        for (i, &f) in Format::QUANTISED.iter().enumerate() {
-            let odd = i % 2;
-            // 1152 is no whole number of superblocks of 256.
-            let act_format = [F32, F16][odd];
-            cases.push(GemvQ { act_format, y_offset: 64 * odd, ..matrix(37, 1152, f) }.into());
-            // Into the residual stream.
-            cases.push(GemvQ { beta: Beta::One, y_offset: 2 * odd, ..matrix(39, 320, f) }.into());
-        }
-        let [q4_k, q8_0, q6_k] = [Format::Q4K, Format::Q8_0, Format::Q6K];
-        let (flat, column_wise) = (Order::Flat, Order::ColumnWise);
-        cases.extend(
-            [
-                // No whole number of anything.
-                matrix(5, 300, q8_0),
-                matrix(9, 300, q6_k),
-                matrix(3, 6912, q4_k),
-                matrix(33, 2048, Format::Q4_0),
-                matrix(1, 7, Format::Q5_1),
-                GemvQ { n_vectors: 3, y_offset: 3, y_after: 6, ..matrix(33, 512, q4_k) },
-                GemvQ { n_vectors: 8, act_format: F16, ..matrix(9, 1152, q6_k) },
-                GemvQ { n_vectors: 2, beta: Beta::One, ..matrix(40, 72, q8_0) },
-                GemvQ { n_vectors: 2, ..matrix(9, 301, q8_0) },
-                // The packings of rows that are no whole number of superblocks.
-                GemvQ { order: flat, ..matrix(67, 1152, q4_k) },
-                GemvQ { order: flat, n_vectors: 5, ..matrix(21, 1152, q4_k) },
-                GemvQ { order: column_wise, n_vectors: 2, ..matrix(520, 33, q4_k) },
-                GemvQ { order: column_wise, beta: Beta::One, ..matrix(300, 300, Format::Q5K) },
-            ]
-            .map(Case::from),
-        );
-        cases
-    },
-    bench: || {
-        let mut matrices = Vec::new();
-        for f in [Format::Q4K, Format::Q4_0] {
-            matrices.push(matrix(8192, 2048, f));
-            matrices.push(matrix(262_144, 1152, f));
-        }
-        for n_vectors in [4, 8] {
-            matrices.push(GemvQ { n_vectors, ..matrix(8192, 2048, Format::Q4K) });
-        }
-        // Llama's matrices, for eight sequences.
-        for (rows, k) in [(3072, 2048), (2048, 8192)] {
-            matrices.push(GemvQ { n_vectors: 8, ..matrix(rows, k, Format::Q4K) });
-        }
-        for order in [Order::Flat, Order::ColumnWise] {
-            for (rows, k) in [(1152, 6912), (262_144, 1152)] {
-                matrices.push(GemvQ { order, ..matrix(rows, k, Format::Q4K) });
-            }
-        }
-        matrices.extend(Format::QUANTISED.iter().map(|f| matrix(2048, 8192, *f)));
-        matrices.into_iter().map(Case::from).collect()
-    },
+    cases: "
+        # 1152 is no whole number of superblocks of 256. With BETA into the residual stream.
+        ROWS=37,K=1152
+        ROWS=39,K=320,BETA=1
+        ROWS=37,K=1152,WEIGHT=q4_0,ACT_FORMAT=f16,Y_OFFSET=64
+        ROWS=39,K=320,WEIGHT=q4_0,Y_OFFSET=2,BETA=1
+        ROWS=37,K=1152,WEIGHT=q4_1
+        ROWS=39,K=320,WEIGHT=q4_1,BETA=1
+        ROWS=37,K=1152,WEIGHT=q5_0,ACT_FORMAT=f16,Y_OFFSET=64
+        ROWS=39,K=320,WEIGHT=q5_0,Y_OFFSET=2,BETA=1
+        ROWS=37,K=1152,WEIGHT=q5_1
+        ROWS=39,K=320,WEIGHT=q5_1,BETA=1
+        ROWS=37,K=1152,WEIGHT=q4_k,ACT_FORMAT=f16,Y_OFFSET=64
+        ROWS=39,K=320,WEIGHT=q4_k,Y_OFFSET=2,BETA=1
+        ROWS=37,K=1152,WEIGHT=q5_k
+        ROWS=39,K=320,WEIGHT=q5_k,BETA=1
+        ROWS=37,K=1152,WEIGHT=q6_k,ACT_FORMAT=f16,Y_OFFSET=64
+        ROWS=39,K=320,WEIGHT=q6_k,Y_OFFSET=2,BETA=1
+        # No whole number of anything.
+        ROWS=5,K=300
+        ROWS=9,K=300,WEIGHT=q6_k; ROWS=3,K=6912,WEIGHT=q4_k; ROWS=33,K=2048,WEIGHT=q4_0
+        K=7,WEIGHT=q5_1
+        ROWS=33,K=512,WEIGHT=q4_k,Y_OFFSET=3,Y_AFTER=6,N_VECTORS=3
+        ROWS=9,K=1152,WEIGHT=q6_k,ACT_FORMAT=f16,N_VECTORS=8
+        ROWS=40,K=72,N_VECTORS=2,BETA=1
+        ROWS=9,K=301,N_VECTORS=2
+        # The packings of rows that are no whole number of superblocks.
+        ROWS=67,K=1152,WEIGHT=q4_k,ORDER=flat
+        ROWS=21,K=1152,WEIGHT=q4_k,N_VECTORS=5,ORDER=flat
+        ROWS=520,K=33,WEIGHT=q4_k,N_VECTORS=2,ORDER=column_wise
+        ROWS=300,K=300,WEIGHT=q5_k,ORDER=column_wise,BETA=1
+    ",
+    bench: "
+        WEIGHT=q4_k|q4_0:
+            ROWS=8192,K=2048; ROWS=262144,K=1152
+        ROWS=8192,K=2048,WEIGHT=q4_k,N_VECTORS=4|8
+        # Llama's matrices, for eight sequences.
+        ROWS=3072,K=2048,WEIGHT=q4_k,N_VECTORS=8; ROWS=2048,K=8192,WEIGHT=q4_k,N_VECTORS=8
+        ORDER=flat|column_wise:
+            ROWS=1152,K=6912,WEIGHT=q4_k; ROWS=262144,K=1152,WEIGHT=q4_k
+        ROWS=2048,K=8192,WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k
+    ",
 };

@@ -22,15 +22,9 @@ crate::params! {
 
 mat_vec!(LmHeadArgmax);
 
-/// A whole head of f32 activations.
-fn whole(rows: usize, k: usize, weight: Format) -> LmHeadArgmax {
-    let act_format = FloatFormat::F32;
-    LmHeadArgmax { rows, k, weight, act_format, first_row: 0, part: HeadPart::Whole }
-}
-
 /// A variant of `rows` and `choose`.
 const STAGES: &[Stage<LmHeadArgmax>] =
-    &[Stage { entry: "rows", grid: rows_grid }, Stage { entry: "choose", grid: |_, _| 1 }];
+    &[Stage { entry: "rows", grid: &rows_grid }, Stage { entry: "choose", grid: &|_, _| 1 }];
 
 /// schedule/head_lanes: LANES invocations a row.
 const LANES: Variant<LmHeadArgmax> = Variant {
@@ -50,23 +44,24 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
     fuses: None,
     state: &[n_kv(4, 9), PROMPT_LEN],
     bindings: &[
-        weights::<LmHeadArgmax>().drawn(|_| Draw::TiedRows),
-        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
-        Binding::in_out("tokens", words, len!(_, s => s.n_kv + 1)).drawn(|_| Draw::Sequence(1000)),
-        Binding::in_out("state", words, len!(_ => STATE_WORDS)).drawn(|_| Draw::State),
-        Binding::in_out("best_value", f32s, len!(_ => 1))
-            .drawn(|p| Draw::Descending(3.0 * (p.k as f32).sqrt())),
-        Binding::in_out("best_index", words, len!(_ => 1)).drawn(|_| Draw::Tokens(1000)),
+        weights::<LmHeadArgmax>().drawn(&|_| Draw::TiedRows),
+        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::in_out("tokens", &words, len!(_, s => s.n_kv + 1))
+            .drawn(&|_| Draw::Sequence(1000)),
+        Binding::in_out("state", &words, len!(_ => STATE_WORDS)).drawn(&|_| Draw::State),
+        Binding::in_out("best_value", &f32s, len!(_ => 1))
+            .drawn(&|p| Draw::Descending(3.0 * (p.k as f32).sqrt())),
+        Binding::in_out("best_index", &words, len!(_ => 1)).drawn(&|_| Draw::Tokens(1000)),
         // A candidate a workgroup, which has at least a row.
-        Binding::scratch("partial_values", f32s, len!(p => p.rows)),
-        Binding::scratch("partial_indices", words, len!(p => p.rows)),
+        Binding::scratch("partial_values", &f32s, len!(p => p.rows)),
+        Binding::scratch("partial_indices", &words, len!(p => p.rows)),
     ],
     variants: &[
         Variant::sized(
             "naive",
             &[
-                Stage { entry: "rows", grid: |p, c| groups_for(p.rows, c) },
-                Stage { entry: "choose", grid: |_, _| 1 },
+                Stage { entry: "rows", grid: &|p, c| groups_for(p.rows, c) },
+                Stage { entry: "choose", grid: &|_, _| 1 },
             ],
         ),
         // lm_head_argmax/workgroup: LANES invocations a row, rows in turn; no subgroups needed.
@@ -74,7 +69,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums
         // them, and the first lane of each row keeps the best of its rows until the end.
         // import: prologue/lanes_dense, rows/dense16, schedule/head_lanes, epilogue/head_argmax
-        Variant { name: "workgroup", unsupported: dense_only, ..LANES },
+        Variant { name: "workgroup", unsupported: &dense_only, ..LANES },
         // lm_head_argmax/blocks: LANES invocations a quantised row, one weight at a time; no
         // subgroups needed.
         //
@@ -83,7 +78,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         // weight finds its scale again, so the floor is far; `planes` reads quants sixteen bytes at
         // a time.
         // import: prologue/lanes_any, rows/words, schedule/head_lanes, epilogue/head_argmax
-        Variant { name: "blocks", unsupported: quantised_only, ..LANES },
+        Variant { name: "blocks", unsupported: &quantised_only, ..LANES },
         // lm_head_argmax/subgroup: four rows a subgroup at a time, the best of them in registers.
         //
         // Idea: gemv/subgroup_multicol (x is loaded and unpacked once for four rows, four
@@ -94,12 +89,12 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         Variant {
             name: "subgroup",
             stages: STAGES,
-            constants: |_, caps| vec![("SG", f64::from(caps.fixed_subgroup()))],
+            constants: &|_, caps| vec![("SG", f64::from(caps.fixed_subgroup()))],
             tunables: &[
                 ("WG", &[128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[32.0, 64.0, 128.0, 256.0, 512.0]),
             ],
-            unsupported: dense_only,
+            unsupported: &dense_only,
             ..Variant::PLAIN
         },
         // lm_head_argmax/planes: LANES lanes to four quantised rows, sixteen bytes of quants a
@@ -113,13 +108,13 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
             name: "planes",
             stages: STAGES,
             // Candidates of up to 1024 invocations.
-            constants: |p, caps| head::planes_geometry(p, caps, 8 * 1024),
+            constants: &|p, caps| head::planes_geometry(p, caps, 8 * 1024),
             tunables: &[
                 ("WG", &[128.0, 256.0, 512.0]),
                 ("LANES", &[4.0, 8.0, 16.0, 32.0]),
                 ("ROWS_PER_WG", &[128.0, 256.0, 512.0, 1024.0]),
             ],
-            unsupported: quantised_only,
+            unsupported: &quantised_only,
             packing: Packing::Planes,
             ..Variant::PLAIN
         },
@@ -134,19 +129,19 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         Variant {
             name: "planes_dp4a24",
             stages: &[
-                Stage { entry: "rows", grid: head::dot4_groups },
-                Stage { entry: "choose", grid: |_, _| 1 },
+                Stage { entry: "rows", grid: &head::dot4_groups },
+                Stage { entry: "choose", grid: &|_, _| 1 },
             ],
-            constants: head::dot4_geometry,
+            constants: &head::dot4_geometry,
             tunables: head::DOT4_TUNABLES,
-            unsupported: head::dot4_unsupported,
+            unsupported: &head::dot4_unsupported,
             packing: Packing::Planes,
             ..Variant::PLAIN
         },
     ],
-    prefer: head::prefer,
-    cost: |p, _| head::cost(p, p.act_format),
-    tolerance: |p, _| Tolerance {
+    prefer: &head::prefer,
+    cost: &|p, _| head::cost(p, p.act_format),
+    tolerance: &|p, _| Tolerance {
         k: 8.0 + 2.0 * (p.k as f64).sqrt(),
         rounding: 0.0,
         // One value: NMSE says no more of it than its own bound does.
@@ -154,41 +149,26 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the token may \
                  be any whose logit could be the largest within twice that",
     },
-    cases: || {
-        let act_format = FloatFormat::F16;
-        let case = |p: LmHeadArgmax| Case::from(p).n_kv(3);
-        let mut cases = Vec::new();
-        for &f in Format::DENSE {
-            cases.push(case(LmHeadArgmax { act_format, ..whole(300, 1152, f) }));
-            let (part, first_row) = (HeadPart::Last, 64);
-            cases.push(case(LmHeadArgmax { part, first_row, ..whole(129, 1003, f) }));
-        }
-        for &f in Format::QUANTISED {
-            cases.push(case(whole(70, 300, f)));
-        }
-        // Rows longer than is staged at once, and more of them than a workgroup has.
-        cases.push(case(whole(9, 6912, Format::Q4K)));
-        cases.push(case(whole(21, 5003, Format::Q8_0)));
-        cases.push(case(LmHeadArgmax { act_format, ..whole(1100, 70, Format::Q5_1) }));
-        cases.push(case(whole(1, 1, Format::F32)));
-        for &part in HeadPart::ALL {
-            let part = |p: LmHeadArgmax| case(LmHeadArgmax { part, first_row: 9, ..p });
-            cases.push(part(whole(513, 64, Format::F16)));
-            cases.push(part(whole(40, 256, Format::Q4K)).prompt_len(9));
-        }
-        // More workgroups than one grid dimension holds, for the variant of few rows a group.
-        cases.push(case(whole(262_147, 5, Format::F16)));
-        cases
-    },
+    cases: "
+        N_KV=3:
+            WEIGHT=f32|f16|bf16:
+                ROWS=300,K=1152,ACT_FORMAT=f16
+                ROWS=129,K=1003,FIRST_ROW=64,PART=last
+            ROWS=70,K=300,WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k
+            # Rows longer than is staged at once, and more of them than a workgroup has.
+            ROWS=9,K=6912,WEIGHT=q4_k; ROWS=21,K=5003,WEIGHT=q8_0
+            ROWS=1100,K=70,WEIGHT=q5_1,ACT_FORMAT=f16
+            ROWS=1
+            PART=whole|first|middle|last:
+                ROWS=513,K=64,WEIGHT=f16,FIRST_ROW=9
+                ROWS=40,K=256,WEIGHT=q4_k,FIRST_ROW=9,PROMPT_LEN=9
+            # More workgroups than one grid dimension holds, for the variant of few rows a group.
+            ROWS=262147,K=5,WEIGHT=f16
+    ",
     // All tokens given: repeated runs advance the position and must not write past `tokens`.
-    bench: || {
-        [
-            (262_144, 1152, Format::Bf16),
-            (128_256, 2048, Format::Bf16),
-            (262_144, 1152, Format::Q8_0),
-            (128_256, 2048, Format::Q6K),
-        ]
-        .map(|(rows, k, f)| Case::from(whole(rows, k, f)).n_kv(1).prompt_len(u32::MAX as usize))
-        .into()
-    },
+    bench: "
+        PROMPT_LEN=4294967295:
+            ROWS=262144,K=1152,WEIGHT=bf16; ROWS=128256,K=2048,WEIGHT=bf16
+            ROWS=262144,K=1152,WEIGHT=q8_0; ROWS=128256,K=2048,WEIGHT=q6_k
+    ",
 };

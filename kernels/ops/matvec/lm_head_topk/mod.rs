@@ -54,9 +54,9 @@ fn quantised(p: &LmHeadTopk, caps: &Capabilities) -> Option<String> {
 
 /// A variant of `rows`, `merge` and `choose`; merging is left out where all lists fit at once.
 const STAGES: &[Stage<LmHeadTopk>] = &[
-    Stage { entry: "rows", grid: rows_grid },
-    Stage { entry: "merge", grid: |p, c| mergers(p, c, rows_grid(p, c)) },
-    Stage { entry: "choose", grid: |_, _| 1 },
+    Stage { entry: "rows", grid: &rows_grid },
+    Stage { entry: "merge", grid: &|p, c| mergers(p, c, rows_grid(p, c)) },
+    Stage { entry: "choose", grid: &|_, _| 1 },
 ];
 
 /// Rows of a workgroup: some 500 lists are merged in a quarter of the time of 1000 (measured on the
@@ -74,16 +74,10 @@ fn mergers(p: &LmHeadTopk, c: &Constants, groups: usize) -> usize {
     }
 }
 
-/// A whole head of f32 activations.
-fn whole(rows: usize, k: usize, weight: Format, top_k: usize) -> LmHeadTopk {
-    let act_format = FloatFormat::F32;
-    LmHeadTopk { rows, k, weight, act_format, first_row: 0, part: HeadPart::Whole, top_k }
-}
-
 /// schedule/head_lanes: LANES invocations a row.
 const LANES: Variant<LmHeadTopk> = Variant {
     stages: STAGES,
-    constants: |p, _| vec![list_rows(p)],
+    constants: &|p, _| vec![list_rows(p)],
     tunables: &[
         ("WG", &[64.0, 128.0, 256.0]),
         ("LANES", &[16.0, 32.0, 64.0]),
@@ -100,23 +94,23 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        weights::<LmHeadTopk>().drawn(|_| Draw::TiedRows),
-        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
-        Binding::<LmHeadTopk>::in_out("top_values", f32s, len!(p => p.top_k))
-            .drawn(|p| Draw::Descending(3.0 * (p.k as f32).sqrt())),
-        Binding::<LmHeadTopk>::in_out("top_indices", words, len!(p => p.top_k))
-            .drawn(|_| Draw::Count(0x10_0000)),
-        Binding::scratch("lists", words, len!(p => 2 * p.most_lists() * p.top_k)),
-        Binding::scratch("merged", words, len!(p => 2 * MOST_MERGERS * p.top_k)),
+        weights::<LmHeadTopk>().drawn(&|_| Draw::TiedRows),
+        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::<LmHeadTopk>::in_out("top_values", &f32s, len!(p => p.top_k))
+            .drawn(&|p| Draw::Descending(3.0 * (p.k as f32).sqrt())),
+        Binding::<LmHeadTopk>::in_out("top_indices", &words, len!(p => p.top_k))
+            .drawn(&|_| Draw::Count(0x10_0000)),
+        Binding::scratch("lists", &words, len!(p => 2 * p.most_lists() * p.top_k)),
+        Binding::scratch("merged", &words, len!(p => 2 * MOST_MERGERS * p.top_k)),
     ],
     variants: &[
-        Variant { unsupported: |p, _| too_many(p), ..Variant::sized("naive", STAGES) },
+        Variant { unsupported: &|p, _| too_many(p), ..Variant::sized("naive", STAGES) },
         // lm_head_topk/workgroup: LANES invocations a row, rows in turn; no subgroups needed.
         //
         // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums
         // them, and the logits stay there to be sorted.
         // import: prologue/lanes_dense, rows/dense16, schedule/head_lanes, epilogue/head_topk
-        Variant { name: "workgroup", unsupported: dense, ..LANES },
+        Variant { name: "workgroup", unsupported: &dense, ..LANES },
         // lm_head_topk/blocks: LANES invocations a quantised row, one weight at a time; no
         // subgroups needed.
         //
@@ -124,7 +118,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         // them, and the logits stay there to be sorted. Every weight finds its scale again, so the
         // floor is far; `planes` reads quants sixteen bytes at a time.
         // import: prologue/lanes_any, rows/words, schedule/head_lanes, epilogue/head_topk
-        Variant { name: "blocks", unsupported: quantised, ..LANES },
+        Variant { name: "blocks", unsupported: &quantised, ..LANES },
         // lm_head_topk/subgroup: four rows a subgroup at a time, sorted in workgroup memory.
         //
         // Idea: gemv/subgroup_multicol (x is loaded and unpacked once for four rows, four
@@ -134,13 +128,13 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         Variant {
             name: "subgroup",
             stages: STAGES,
-            constants: |p, caps| vec![list_rows(p), ("SG", f64::from(caps.fixed_subgroup()))],
+            constants: &|p, caps| vec![list_rows(p), ("SG", f64::from(caps.fixed_subgroup()))],
             tunables: &[
                 ("WG", &[128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[128.0, 256.0, 512.0, 1024.0]),
                 ("MERGERS", &[8.0, 16.0, 32.0]),
             ],
-            unsupported: dense,
+            unsupported: &dense,
             ..Variant::PLAIN
         },
         // lm_head_topk/planes: LANES lanes to four quantised rows, sixteen bytes of quants a load.
@@ -153,7 +147,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         Variant {
             name: "planes",
             stages: STAGES,
-            constants: |p, caps| {
+            constants: &|p, caps| {
                 let mut constants = head::planes_geometry(p, caps, 8 * LIST as u32);
                 constants.push(list_rows(p));
                 constants
@@ -164,7 +158,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
                 ("ROWS_PER_WG", &[256.0, 512.0, 1024.0]),
                 ("MERGERS", &[8.0, 16.0, 32.0]),
             ],
-            unsupported: quantised,
+            unsupported: &quantised,
             packing: Packing::Planes,
             ..Variant::PLAIN
         },
@@ -178,63 +172,49 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         Variant {
             name: "planes_dp4a24",
             stages: &[
-                Stage { entry: "rows", grid: head::dot4_groups },
-                Stage { entry: "merge", grid: |p, c| mergers(p, c, head::dot4_groups(p, c)) },
-                Stage { entry: "choose", grid: |_, _| 1 },
+                Stage { entry: "rows", grid: &head::dot4_groups },
+                Stage { entry: "merge", grid: &|p, c| mergers(p, c, head::dot4_groups(p, c)) },
+                Stage { entry: "choose", grid: &|_, _| 1 },
             ],
-            constants: head::dot4_geometry,
+            constants: &head::dot4_geometry,
             tunables: head::DOT4_TUNABLES,
-            unsupported: |p, caps| too_many(p).or_else(|| head::dot4_unsupported(p, caps)),
+            unsupported: &|p, caps| too_many(p).or_else(|| head::dot4_unsupported(p, caps)),
             packing: Packing::Planes,
             ..Variant::PLAIN
         },
     ],
-    prefer: head::prefer,
-    cost: |p, _| head::cost(p, p.act_format),
-    tolerance: |p, _| Tolerance {
+    prefer: &head::prefer,
+    cost: &|p, _| head::cost(p, p.act_format),
+    tolerance: &|p, _| Tolerance {
         k: 8.0 + 2.0 * (p.k as f64).sqrt(),
         rounding: 0.0,
         nmse: nmse(p.rows),
         reason: "K rounded additions behave as a random walk of step eps * sum|w x|; sorted values \
                  move no farther than the farthest of them, and a logit belongs to its index",
     },
-    cases: || {
-        let act_format = FloatFormat::F16;
-        let mut cases: Vec<Case<LmHeadTopk>> = Vec::new();
-        for &f in Format::DENSE {
-            cases.push(LmHeadTopk { act_format, ..whole(700, 1152, f, 50) }.into());
-            let (part, first_row) = (HeadPart::Last, 64);
-            cases.push(LmHeadTopk { part, first_row, ..whole(129, 1003, f, 20) }.into());
-        }
-        for &f in Format::QUANTISED {
-            cases.push(whole(70, 300, f, 16).into());
-        }
-        // Rows longer than is staged at once, and more of them than a workgroup has.
-        cases.push(whole(9, 6912, Format::Q4K, 8).into());
-        cases.push(whole(21, 5003, Format::Q8_0, 8).into());
-        cases.push(LmHeadTopk { act_format, ..whole(1100, 70, Format::Q5_1, 8) }.into());
-        // Fewer rows than wanted.
-        cases.push(whole(1, 1, Format::F32, 5).into());
-        for &part in HeadPart::ALL {
-            let part = |p: LmHeadTopk| Case::from(LmHeadTopk { part, first_row: 9, ..p });
-            cases.push(part(whole(13, 64, Format::F16, 40)));
-            cases.push(part(whole(40, 256, Format::Q4K, 8)));
-        }
-        // Lists to merge, and more workgroups than one grid dimension holds.
-        cases.push(whole(100_003, 5, Format::F16, 64).into());
-        // More rows a workgroup, several grid-stride iterations over them, and lists that are no
-        // power of two long.
-        cases.push(whole(140_003, 40, Format::Q4_0, 50).into());
-        cases.push(whole(140_003, 8, Format::Bf16, 50).into());
-        cases
-    },
-    bench: || {
-        [
-            (262_144, 1152, Format::Bf16),
-            (128_256, 2048, Format::Bf16),
-            (262_144, 1152, Format::Q8_0),
-        ]
-        .map(|(rows, k, f)| whole(rows, k, f, 64).into())
-        .into()
-    },
+    cases: "
+        WEIGHT=f32|f16|bf16:
+            ROWS=700,K=1152,ACT_FORMAT=f16,TOP_K=50
+            ROWS=129,K=1003,FIRST_ROW=64,PART=last,TOP_K=20
+        ROWS=70,K=300,WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k,TOP_K=16
+        # Rows longer than is staged at once, and more of them than a workgroup has.
+        ROWS=9,K=6912,WEIGHT=q4_k,TOP_K=8; ROWS=21,K=5003,WEIGHT=q8_0,TOP_K=8
+        ROWS=1100,K=70,WEIGHT=q5_1,ACT_FORMAT=f16,TOP_K=8
+        # Fewer rows than wanted.
+        TOP_K=5
+        PART=whole|first|middle|last:
+            ROWS=13,K=64,WEIGHT=f16,FIRST_ROW=9,TOP_K=40
+            ROWS=40,K=256,WEIGHT=q4_k,FIRST_ROW=9,TOP_K=8
+        # Lists to merge, and more workgroups than one grid dimension holds.
+        ROWS=100003,K=5,WEIGHT=f16,TOP_K=64
+        # More rows a workgroup, several grid-stride iterations over them, and lists that are no
+        # power of two long.
+        ROWS=140003,K=40,WEIGHT=q4_0,TOP_K=50; ROWS=140003,K=8,WEIGHT=bf16,TOP_K=50
+    ",
+    bench: "
+        ROWS=262144,K=1152,WEIGHT=bf16,TOP_K=64:
+            ROWS=262144
+            ROWS=128256,K=2048
+            WEIGHT=q8_0
+    ",
 };

@@ -31,39 +31,10 @@ crate::params! {
 
 mat_vec!(MatmulRmsnormFused);
 
-/// f32 activations and neither norm.
-fn matrix(rows: usize, k: usize, weight: Format) -> MatmulRmsnormFused {
-    MatmulRmsnormFused {
-        rows,
-        k,
-        weight,
-        act_format: FloatFormat::F32,
-        eps: 1e-6,
-        weight_offset: NormOffset::Standard,
-        post: Norm::None,
-        next: Norm::None,
-    }
-}
-
-/// As [`matrix`] with a norm of the branch.
-fn post(rows: usize, k: usize, weight: Format) -> MatmulRmsnormFused {
-    MatmulRmsnormFused { post: Norm::Rms, ..matrix(rows, k, weight) }
-}
-
-/// As [`matrix`] with the next matrix's norm of the stream.
-fn next(rows: usize, k: usize, weight: Format) -> MatmulRmsnormFused {
-    MatmulRmsnormFused { next: Norm::Rms, ..matrix(rows, k, weight) }
-}
-
-/// As [`matrix`] with both norms.
-fn both(rows: usize, k: usize, weight: Format) -> MatmulRmsnormFused {
-    MatmulRmsnormFused { post: Norm::Rms, ..next(rows, k, weight) }
-}
-
 /// One workgroup for the norms.
-const NORMS: Stage<MatmulRmsnormFused> = Stage { entry: "norms", grid: |_, _| 1 };
+const NORMS: Stage<MatmulRmsnormFused> = Stage { entry: "norms", grid: &|_, _| 1 };
 
-const TWO: &[Stage<MatmulRmsnormFused>] = &[Stage { entry: "product", grid: lanes_grid }, NORMS];
+const TWO: &[Stage<MatmulRmsnormFused>] = &[Stage { entry: "product", grid: &lanes_grid }, NORMS];
 
 /// Lanes as in [`workgroup_lanes`], in a workgroup whose norms are summed in a tree.
 fn tree_lanes(p: &MatmulRmsnormFused, caps: &Capabilities) -> Overrides {
@@ -92,19 +63,19 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", |p, _| Elem::Floats(p.act_format), len!(p => p.k)),
-        Binding::in_out("stream", f32s, len!(p => p.rows)),
-        Binding::input("post_weight", f32s, len!(p => p.rows)),
-        Binding::input("next_weight", f32s, len!(p => p.rows)),
+        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::in_out("stream", &f32s, len!(p => p.rows)),
+        Binding::input("post_weight", &f32s, len!(p => p.rows)),
+        Binding::input("next_weight", &f32s, len!(p => p.rows)),
         // Stays as it is without NEXT_NORM.
-        Binding::in_out("y", |p, _| Elem::Floats(p.act_format), len!(p => p.rows)),
-        Binding::scratch("branch", f32s, len!(p => p.rows)),
+        Binding::in_out("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows)),
+        Binding::scratch("branch", &f32s, len!(p => p.rows)),
         Binding::counter("arrived", len!(_ => 1)),
     ],
     variants: &[
         Variant::sized(
             "naive",
-            &[Stage { entry: "product", grid: |p, c| groups_for(p.rows, c) }, NORMS],
+            &[Stage { entry: "product", grid: &|p, c| groups_for(p.rows, c) }, NORMS],
         ),
         // matmul_rmsnorm_fused/single_workgroup: the whole matrix on one workgroup; dense weights.
         //
@@ -114,9 +85,9 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         // import: prologue/x_chunk, rows/dense16, schedule/single_workgroup, epilogue/residual
         Variant {
             name: "single_workgroup",
-            stages: &[Stage { entry: "main", grid: |_, _| 1 }],
+            stages: &[Stage { entry: "main", grid: &|_, _| 1 }],
             tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
-            unsupported: dense_only,
+            unsupported: &dense_only,
             ..Variant::PLAIN
         },
         // matmul_rmsnorm_fused/two_pass: the product on the whole GPU, then one workgroup; dense
@@ -129,13 +100,13 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         Variant {
             name: "two_pass",
             stages: TWO,
-            constants: tree_lanes,
+            constants: &tree_lanes,
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0]),
                 ("LANES", &[8.0, 16.0, 32.0, 64.0]),
                 ("UNROLL", &[4.0, 9.0]),
             ],
-            unsupported: dense_only,
+            unsupported: &dense_only,
             ..Variant::PLAIN
         },
         // matmul_rmsnorm_fused/two_pass_q: as two_pass, over quantised weights; no subgroups
@@ -153,8 +124,8 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         // import: prologue/plain16, rows/dense16, schedule/split_k, epilogue/norms_subgroups
         Variant {
             name: "two_pass_subgroup",
-            stages: &[Stage { entry: "product", grid: team_grid }, NORMS],
-            constants: wide_teams,
+            stages: &[Stage { entry: "product", grid: &team_grid }, NORMS],
+            constants: &wide_teams,
             ..Schedule::SPLIT_K
         },
         // matmul_rmsnorm_fused/two_pass_dp4a24: two_pass with the product of gemv_q/planes_dp4a24.
@@ -165,7 +136,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         // import: rows/soa, schedule/int8_rows, epilogue/product_store, epilogue/norms_subgroups
         Variant {
             name: "two_pass_dp4a24",
-            stages: &[Stage { entry: "product", grid: |p, c| soa::dot4_groups(p.rows, c) }, NORMS],
+            stages: &[Stage { entry: "product", grid: &|p, c| soa::dot4_groups(p.rows, c) }, NORMS],
             ..Schedule::INT8_ROWS
         },
         // matmul_rmsnorm_fused/last_workgroup: one dispatch; the last workgroup to arrive norms.
@@ -186,8 +157,8 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         // import: prologue/x_chunk, rows/dense16, schedule/last_workgroup, epilogue/residual
         Variant {
             name: "last_workgroup",
-            stages: &[Stage { entry: "main", grid: rows_grid }],
-            constants: |p, _| {
+            stages: &[Stage { entry: "main", grid: &rows_grid }],
+            constants: &|p, _| {
                 // Four loads a lane where rows are short; half as many arrivals as rows at the
                 // most.
                 let spans = p.weight.row_bytes(p.k).div_ceil(16 * 256);
@@ -197,11 +168,11 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
                 ("WG", &[128.0, 192.0, 224.0, 256.0, 320.0, 448.0, 512.0]),
                 ("ROWS_PER_WG", &[1.0, 2.0, 4.0]),
             ],
-            unsupported: dense_only,
+            unsupported: &dense_only,
             ..Variant::PLAIN
         },
     ],
-    prefer: |p| {
+    prefer: &|p| {
         if p.weight.is_dense() {
             // What `last_workgroup` relies on is more than WGSL promises: by hint or tuned choice.
             &["two_pass_subgroup", "two_pass", "naive"]
@@ -209,7 +180,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
             &["two_pass_dp4a24", "two_pass_q", "naive"]
         }
     },
-    cost: |p, _| {
+    cost: &|p, _| {
         let (rows, k) = (p.rows as f64, p.k as f64);
         let act = p.act_format.bytes() as f64;
         let count = |norm: Norm| f64::from(u8::from(norm == Norm::Rms));
@@ -220,7 +191,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
             flops: 2.0 * rows * k + rows * (1.0 + 4.0 * (post + next)),
         }
     },
-    tolerance: |p, _| Tolerance {
+    tolerance: &|p, _| Tolerance {
         // Quants may be summed with an offset that is taken out per 32 weights, as in gemv_q.
         k: (p.rows as f64).sqrt()
             + if p.weight.is_dense() {
@@ -233,35 +204,26 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         reason: "a product as in gemv or gemv_q and norms as in rms_norm; how far an error of the \
                  product reaches the stream and y is in the reference's magnitude",
     },
-    cases: || {
-        let act_format = FloatFormat::F16;
-        let weight_offset = NormOffset::Gemma;
-        let mut cases = Vec::new();
-        for &f in Format::DENSE {
-            cases.push(post(48, 6912, f));
-            cases.push(MatmulRmsnormFused { act_format, weight_offset, ..both(130, 1152, f) });
-            cases.push(next(67, 1001, f));
-            cases.push(post(1, 1, f));
-        }
-        cases.push(next(2048, 64, Format::Bf16));
-        cases.push(MatmulRmsnormFused { act_format, ..both(2601, 12, Format::F16) });
-        for &f in Format::QUANTISED {
-            cases.push(post(9, 1152, f));
-            cases.push(MatmulRmsnormFused { act_format, ..next(20, 300, f) });
-        }
-        cases.into_iter().map(Case::from).collect()
-    },
-    bench: || {
-        [
-            post(1152, 6912, Format::Bf16),
-            both(1152, 6912, Format::Bf16),
-            both(1152, 1024, Format::Bf16),
-            next(2048, 8192, Format::Bf16),
-            post(1152, 6912, Format::F32),
-            both(1152, 6912, Format::Q4_0),
-            next(2048, 8192, Format::Q4K),
-        ]
-        .map(Case::from)
-        .into()
-    },
+    cases: "
+        EPS=1e-6:
+            WEIGHT=f32|f16|bf16:
+                ROWS=48,K=6912,POST_NORM=rms
+                ROWS=130,K=1152,ACT_FORMAT=f16,WEIGHT_OFFSET=gemma,POST_NORM=rms,NEXT_NORM=rms
+                ROWS=67,K=1001,NEXT_NORM=rms
+                POST_NORM=rms
+            ROWS=2048,K=64,WEIGHT=bf16,NEXT_NORM=rms
+            ROWS=2601,K=12,WEIGHT=f16,ACT_FORMAT=f16,POST_NORM=rms,NEXT_NORM=rms
+            WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
+                ROWS=9,K=1152,POST_NORM=rms
+                ROWS=20,K=300,ACT_FORMAT=f16,NEXT_NORM=rms
+    ",
+    bench: "
+        ROWS=1152,EPS=1e-6,POST_NORM=rms,NEXT_NORM=rms:
+            K=6912,WEIGHT=bf16,NEXT_NORM=none|rms
+            K=1024,WEIGHT=bf16
+            ROWS=2048,K=8192,WEIGHT=bf16,POST_NORM=none
+            K=6912,NEXT_NORM=none
+            K=6912,WEIGHT=q4_0
+            ROWS=2048,K=8192,WEIGHT=q4_k,POST_NORM=none
+    ",
 };

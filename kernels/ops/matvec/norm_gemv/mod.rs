@@ -21,23 +21,17 @@ crate::params! {
 
 mat_vec!(NormGemv);
 
-/// A matrix that fills all of y, after a standard norm.
-fn matrix(rows: usize, k: usize, weight: Format) -> NormGemv {
-    let weight_offset = NormOffset::Standard;
-    NormGemv { rows, k, weight, y_offset: 0, eps: 1e-6, weight_offset }
-}
-
 /// The declaration.
 pub static OPERATION: Declaration<NormGemv> = Declaration {
     name: "norm_gemv",
     summary: "matrix (ROWS, K) times the RMSNorm of a vector (K)",
     fuses: Some(Fusion {
         of: &["rms_norm", "gemv_q"],
-        against: |_| None,
-        against_phase: |_| None,
+        against: &|_| None,
+        against_phase: &|_| None,
         // A head was measured with one. Others read their input anew for every row, and with it the
         // norm's weights.
-        pays_with: |p, variant| match p.rows {
+        pays_with: &|p, variant| match p.rows {
             16_384.. => variant == "planes_dp4a24",
             _ => variant != "naive",
         },
@@ -45,9 +39,9 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", f32s, len!(p => p.k)),
-        Binding::input("norm_weight", f32s, len!(p => p.k)),
-        Binding::in_out("y", f32s, len!(p => p.y_offset + p.rows)),
+        Binding::input("x", &f32s, len!(p => p.k)),
+        Binding::input("norm_weight", &f32s, len!(p => p.k)),
+        Binding::in_out("y", &f32s, len!(p => p.y_offset + p.rows)),
     ],
     variants: &[
         Schedule::NAIVE,
@@ -117,7 +111,7 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         // import: rows/soa, schedule/int8_rows, epilogue/product_store, epilogue/store
         Variant { name: "planes_dp4a24", ..Schedule::INT8_ROWS },
     ],
-    prefer: |p| match (p.rows, p.weight) {
+    prefer: &|p| match (p.rows, p.weight) {
         (_, quantised) if !quantised.is_dense() => {
             &["planes_dp4a24", "planes", "workgroup_q", "naive"]
         }
@@ -127,14 +121,14 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         (_, Format::F32) => &["split_row", "subgroup", "workgroup", "naive"],
         _ => &["vec2", "split_row", "workgroup", "naive"],
     },
-    cost: |p, _| {
+    cost: &|p, _| {
         let (rows, k) = (p.rows as f64, p.k as f64);
         Cost {
             bytes: rows * p.weight.row_bytes(p.k) as f64 + 4.0 * rows + 8.0 * k,
             flops: 2.0 * rows * k + 4.0 * k,
         }
     },
-    tolerance: |p, _| Tolerance {
+    tolerance: &|p, _| Tolerance {
         // Quants may be summed with an offset that is taken out per 32 weights, as in gemv_q.
         k: if p.weight.is_dense() {
             16.0 + 3.0 * (p.k as f64).sqrt()
@@ -146,44 +140,47 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         reason: "K rounded products and additions behave as a random walk of step eps * sum|w n|; \
                  so does the sum of K squares, of which a root of 2 ULP scales the row",
     },
-    cases: || {
-        use NormOffset::{Gemma, Standard};
-        // Both conventions of a norm's weight, alternating from format to format.
-        let conventions =
-            |i: usize| if i.is_multiple_of(2) { (Standard, Gemma) } else { (Gemma, Standard) };
-        let mut cases = Vec::new();
-        for (i, &f) in Format::DENSE.iter().enumerate() {
-            let (weight_offset, other) = conventions(i);
-            // A later first element, on whole and on ragged rows.
-            cases.push(NormGemv { weight_offset, y_offset: 64, ..matrix(40, 1152, f) });
-            let ragged = NormGemv { eps: 1e-5, weight_offset: other, ..matrix(9, 1003, f) };
-            cases.push(NormGemv { y_offset: 1, ..ragged });
-            cases.push(NormGemv { weight_offset, ..matrix(3, 7, f) });
-        }
-        // Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
-        for (rows, k) in [(1, 1), (33, 6912), (17, 2048), (65, 1004), (40, 1001)] {
-            cases.push(matrix(rows, k, Format::Bf16));
-        }
-        for (i, &f) in Format::QUANTISED.iter().enumerate() {
-            let (weight_offset, other) = conventions(i);
-            let y_offset = if weight_offset == Gemma { 64 } else { 0 };
-            cases.push(NormGemv { weight_offset, y_offset, ..matrix(37, 1152, f) });
-            cases.push(NormGemv { eps: 1e-5, weight_offset: other, ..matrix(5, 300 + i, f) });
-        }
-        // As many rows as decide for other lanes, and more workgroups than one dimension holds.
-        cases.push(NormGemv { weight_offset: Gemma, ..matrix(1536, 1152, Format::Bf16) });
-        cases.push(matrix(262_147, 5, Format::F16));
-        cases.into_iter().map(Case::from).collect()
-    },
-    bench: || {
-        [(1536, 1152), (13824, 1152), (3072, 2048), (4096, 2048), (16384, 2048), (12288, 2048)]
-            .into_iter()
-            .map(|(rows, k)| matrix(rows, k, Format::Bf16))
-            .chain([
-                matrix(1536, 1152, Format::Q4_0),
-                NormGemv { eps: 1e-5, ..matrix(3072, 2048, Format::Q4K) },
-            ])
-            .map(Case::from)
-            .collect()
-    },
+    cases: "
+        EPS=1e-6:
+            # Both conventions of a norm's weight, alternating from format to format. A later first
+            # element, on whole and on ragged rows.
+            ROWS=40,K=1152,Y_OFFSET=64
+            ROWS=9,K=1003,Y_OFFSET=1,EPS=1e-5,WEIGHT_OFFSET=gemma
+            ROWS=3,K=7
+            ROWS=40,K=1152,WEIGHT=f16,Y_OFFSET=64,WEIGHT_OFFSET=gemma
+            ROWS=9,K=1003,WEIGHT=f16,Y_OFFSET=1,EPS=1e-5
+            ROWS=3,K=7,WEIGHT=f16,WEIGHT_OFFSET=gemma
+            ROWS=40,K=1152,WEIGHT=bf16,Y_OFFSET=64
+            ROWS=9,K=1003,WEIGHT=bf16,Y_OFFSET=1,EPS=1e-5,WEIGHT_OFFSET=gemma
+            ROWS=3,K=7,WEIGHT=bf16
+            # Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
+            WEIGHT=bf16
+            ROWS=33,K=6912,WEIGHT=bf16; ROWS=17,K=2048,WEIGHT=bf16; ROWS=65,K=1004,WEIGHT=bf16
+            ROWS=40,K=1001,WEIGHT=bf16; ROWS=37,K=1152,WEIGHT=q8_0
+            ROWS=5,K=300,WEIGHT=q8_0,EPS=1e-5,WEIGHT_OFFSET=gemma
+            ROWS=37,K=1152,WEIGHT=q4_0,Y_OFFSET=64,WEIGHT_OFFSET=gemma
+            ROWS=5,K=301,WEIGHT=q4_0,EPS=1e-5
+            ROWS=37,K=1152,WEIGHT=q4_1
+            ROWS=5,K=302,WEIGHT=q4_1,EPS=1e-5,WEIGHT_OFFSET=gemma
+            ROWS=37,K=1152,WEIGHT=q5_0,Y_OFFSET=64,WEIGHT_OFFSET=gemma
+            ROWS=5,K=303,WEIGHT=q5_0,EPS=1e-5
+            ROWS=37,K=1152,WEIGHT=q5_1
+            ROWS=5,K=304,WEIGHT=q5_1,EPS=1e-5,WEIGHT_OFFSET=gemma
+            ROWS=37,K=1152,WEIGHT=q4_k,Y_OFFSET=64,WEIGHT_OFFSET=gemma
+            ROWS=5,K=305,WEIGHT=q4_k,EPS=1e-5
+            ROWS=37,K=1152,WEIGHT=q5_k
+            ROWS=5,K=306,WEIGHT=q5_k,EPS=1e-5,WEIGHT_OFFSET=gemma
+            ROWS=37,K=1152,WEIGHT=q6_k,Y_OFFSET=64,WEIGHT_OFFSET=gemma
+            ROWS=5,K=307,WEIGHT=q6_k,EPS=1e-5
+            # As many rows as decide for other lanes, and more workgroups than one dimension holds.
+            ROWS=1536,K=1152,WEIGHT=bf16,WEIGHT_OFFSET=gemma
+            ROWS=262147,K=5,WEIGHT=f16
+    ",
+    bench: "
+        K=2048,WEIGHT=bf16,EPS=1e-6:
+            ROWS=1536|13824,K=1152
+            ROWS=3072|4096|16384|12288
+            ROWS=1536,K=1152,WEIGHT=q4_0
+            ROWS=3072,WEIGHT=q4_k,EPS=1e-5
+    ",
 };

@@ -29,34 +29,28 @@ mat_vec!(ResidualNormFfn {
     }
 });
 
-/// Gemma's block, which writes f32.
-fn block(n: usize, k: usize, weight: Format) -> ResidualNormFfn {
-    let (activation, act_format) = (Activation::GeluTanh, FloatFormat::F32);
-    ResidualNormFfn { n, k, weight, activation, act_format, eps: 1e-6 }
-}
-
 /// The declaration.
 pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
     name: "residual_norm_ffn",
     summary: "x + rms_norm(delta) into next_x, and act(gate) * up of its RMSNorm",
     fuses: Some(Fusion {
         of: &["residual_rms_norm", "fused_ffn"],
-        against: |_| None,
-        against_phase: |_| None,
-        pays_with: |_, variant| variant != "naive",
+        against: &|_| None,
+        against_phase: &|_| None,
+        pays_with: &|_, variant| variant != "naive",
     }),
     state: &[],
     bindings: &[
-        weights::<ResidualNormFfn>().drawn(|_| Draw::UnitProducts),
-        Binding::input("x", f32s, len!(p => p.k)),
-        Binding::input("delta", f32s, len!(p => p.k)),
-        Binding::input("post_weight", f32s, len!(p => p.k)),
-        Binding::input("norm_weight", f32s, len!(p => p.k)),
-        Binding::output("y", |p, _| Elem::Floats(p.act_format), len!(p => p.n)),
-        Binding::output("next_x", f32s, len!(p => p.k)),
+        weights::<ResidualNormFfn>().drawn(&|_| Draw::UnitProducts),
+        Binding::input("x", &f32s, len!(p => p.k)),
+        Binding::input("delta", &f32s, len!(p => p.k)),
+        Binding::input("post_weight", &f32s, len!(p => p.k)),
+        Binding::input("norm_weight", &f32s, len!(p => p.k)),
+        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+        Binding::output("next_x", &f32s, len!(p => p.k)),
     ],
     variants: &[
-        Variant::sized("naive", &[Stage::main(|p, c| groups_for(p.n.div_ceil(2), c))]),
+        Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n.div_ceil(2), c))]),
         // residual_norm_ffn/workgroup: LANES invocations an output, summed through workgroup
         // memory; dense weights.
         //
@@ -92,11 +86,11 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
         // import: rows/dense16, schedule/sweep, epilogue/product_gated
         Variant { name: "sweep", ..Schedule::GATE_UP_SWEEP },
     ],
-    prefer: |p| match p.weight.is_dense() {
+    prefer: &|p| match p.weight.is_dense() {
         true => &["sweep", "workgroup", "naive"],
         false => &["planes_dp4a24", "workgroup_q", "naive"],
     },
-    cost: |p, _| {
+    cost: &|p, _| {
         let (n, k) = (p.n as f64, p.k as f64);
         let y = p.act_format.bytes() as f64 * n;
         Cost {
@@ -104,28 +98,25 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
             flops: 4.0 * n * k + 10.0 * n + 9.0 * k,
         }
     },
-    tolerance: |p, _| joined_tolerance(p, p.n),
-    cases: || {
-        use Activation::Silu;
-        let act_format = FloatFormat::F16;
-        let mut cases = Vec::new();
-        for &f in Format::DENSE {
-            // Gemma's width, and some that are no multiple of 8, 4 or 2.
-            cases.push(block(1, 1, f));
-            cases.push(block(40, 1152, f));
-            cases.push(ResidualNormFfn { activation: Silu, ..block(33, 1001, f) });
-            cases.push(ResidualNormFfn { act_format, ..block(3, 7, f) });
-            cases.push(ResidualNormFfn { act_format, ..block(17, 1004, f) });
-        }
-        // More fours than are kept in registers.
-        cases.push(block(9, 5126, Format::Bf16));
-        for &f in Format::QUANTISED {
-            cases.push(ResidualNormFfn { act_format, ..block(7, 1152, f) });
-            cases.push(ResidualNormFfn { activation: Silu, ..block(16, 300, f) });
-        }
-        // More workgroups than one grid dimension holds, for those of few outputs a group.
-        cases.push(ResidualNormFfn { act_format, ..block(524_295, 3, Format::F16) });
-        cases.into_iter().map(Case::from).collect()
-    },
-    bench: || [Format::Bf16, Format::Q4_0].map(|weight| block(6912, 1152, weight).into()).to_vec(),
+    tolerance: &|p, _| joined_tolerance(p, p.n),
+    cases: "
+        ACTIVATION=gelu_tanh,EPS=1e-6:
+            # Gemma's width, and some that are no multiple of 8, 4 or 2.
+            WEIGHT=f32|f16|bf16:
+                N=1
+                N=40,K=1152
+                N=33,K=1001,ACTIVATION=silu
+                N=3,K=7,ACT_FORMAT=f16; N=17,K=1004,ACT_FORMAT=f16
+            # More fours than are kept in registers.
+            N=9,K=5126,WEIGHT=bf16
+            WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
+                N=7,K=1152,ACT_FORMAT=f16
+                N=16,K=300,ACTIVATION=silu
+            # More workgroups than one grid dimension holds, for those of few outputs a group.
+            N=524295,K=3,WEIGHT=f16,ACT_FORMAT=f16
+    ",
+    bench: "
+        EPS=1e-6:
+            N=6912,K=1152,WEIGHT=bf16|q4_0,ACTIVATION=gelu_tanh
+    ",
 };

@@ -335,7 +335,7 @@ pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
         before.is_some_and(|before| makes(before) && before.label.layer == op.label.layer)
     };
     // Where one layer keeps its second stage all do: as many phases each, or they are not one run.
-    let pays = |op: &Op| inlined.pays(&op.shape, &op.plan.constants);
+    let pays = |op: &Op| (inlined.pays)(&op.shape, &op.plan.constants);
     let mut users = recording.ops.iter().enumerate().filter(|(_, op)| binds(op));
     if !users.all(|(i, op)| (makes(op) && pays(op)) || follows(i, op)) {
         return None;

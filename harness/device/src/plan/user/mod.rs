@@ -689,7 +689,7 @@ impl UserKernel {
         self.counts_on(variant, shape, caps, constants)?;
         let stages = variant.stages.iter().map(|stage| Staged {
             entry: stage.entry.to_owned(),
-            groups: [stage.grid(shape, constants), 1, 1],
+            groups: [(stage.grid)(shape, constants), 1, 1],
             module: main,
             constants: constants.clone(),
             own: None,
@@ -820,7 +820,7 @@ mod tests {
         };
         let mut compared = 0;
         for kernel in lathe_kernels::kernels() {
-            for variant in &kernel.variants {
+            for variant in kernel.variants {
                 let source = lathe_kernels::source(kernel.name, variant.name).expect("its source");
                 let path = folder.path().join(format!("{}-{}.wgsl", kernel.name, variant.name));
                 std::fs::write(&path, source.text).expect("a copy");
