@@ -5,12 +5,11 @@ mod decode;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use lathe_harness::data::record::{Bench, BenchCase, Body, Environment, Record};
 use lathe_harness::error::{Error, Result};
-use lathe_harness::measure::{BenchOptions, Outcome, Request, Session};
+use lathe_harness::measure::{Outcome, Request, Session};
 use lathe_harness::plan::shapes::brief;
 use lathe_harness::plan::tuned::{Store, Tuned};
 use lathe_harness::report::cases as rows;
@@ -135,9 +134,6 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     };
     let (planned, mut unavailable) = session.plan(&request)?;
     let count = planned.len();
-    if let Some(what) = what_comes(count, &session.options) {
-        eprintln!("lathe: {what}");
-    }
     let bar = global.progress(count as u64, "timing", false);
     let (bench, left_out) = session.measure_all(planned, &mut |session, name, outcome| {
         bar.inc(1);
@@ -193,22 +189,6 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             n + measured
         ))),
     }
-}
-
-/// How many cases come and how long they take at most, where that is long enough to be asked.
-fn what_comes(cases: usize, options: &BenchOptions) -> Option<String> {
-    /// Seconds that nobody asks about.
-    const SHORT: f64 = 10.0;
-    // Cold and warm, and overlapped where asked for, each until the median is known or for so
-    // long; compiling and the reference come on top.
-    let timings = 2.0 + f64::from(u8::from(options.overlapped));
-    let seconds = cases as f64 * timings * options.time_out.as_secs_f64();
-    if seconds < SHORT {
-        return None;
-    }
-    let most = humantime::format_duration(Duration::from_secs(seconds.ceil() as u64));
-    let less = if cases > 20 { "; --first takes one shape a kernel" } else { "" };
-    Some(format!("{cases} cases, up to {most} of timing and what compiling takes{less}"))
 }
 
 fn record(session: &Session, bench: Bench) -> Record {
@@ -346,31 +326,5 @@ fn tflop_s(t: f64) -> String {
         t if t >= 99.95 => format!("{t:.0}"),
         t if t >= 9.995 => format!("{t:.1}"),
         t => format!("{t:.2}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_run_says_so_first() {
-        let mut options = BenchOptions {
-            rotate_bytes: 1,
-            sample: Duration::from_millis(2),
-            noise: 0.002,
-            time_out: Duration::from_secs(3),
-            samples: 25,
-            overlapped: false,
-            seed: 1,
-        };
-        assert_eq!(what_comes(1, &options), None);
-        let twelve = "12 cases, up to 1m 12s of timing and what compiling takes";
-        assert_eq!(what_comes(12, &options).as_deref(), Some(twelve));
-        options.overlapped = true;
-        let said = what_comes(200, &options).unwrap_or_default();
-        assert!(
-            said.starts_with("200 cases, up to 30m of") && said.ends_with("one shape a kernel")
-        );
     }
 }

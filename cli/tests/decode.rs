@@ -100,7 +100,7 @@ fn gpu_executor_has_the_logits_of_transformers() {
             .into_iter()
             .flat_map(move |(kv, limit)| [64, LONGER].map(|context| (name, kv, limit, context)))
     });
-    for (name, kv, limit, context) in common::share(&gpu, 8, 0, all) {
+    for (name, kv, limit, context) in all {
         let golden = Golden::load(name);
         let graph = build(&golden.file, &gpu.caps, context, kv);
         let mut executor = on_gpu(&gpu, &graph);
@@ -117,7 +117,7 @@ fn gpu_executor_has_the_logits_of_transformers() {
 fn caches_of_q8_0_are_near_transformers_and_the_same_on_a_device() {
     let gpu = common::own_gpu();
     let names = ["gemma3-tiny-f16", "llama-tiny-q4km", "qwen3-tiny-q80"];
-    let on_device = gpu.as_ref().map_or_else(Vec::new, |gpu| common::share(gpu, 3, 0, names));
+    let on_device = gpu.as_ref().map_or_else(Vec::new, |_| names.to_vec());
     for name in names {
         let golden = Golden::load(name);
         let kv = KvFormat::Q8_0;
@@ -128,7 +128,7 @@ fn caches_of_q8_0_are_near_transformers_and_the_same_on_a_device() {
         eprintln!("{name} CPU {kv:?}: NMSE {error:.2e}");
         assert!(error <= 2e-3 && error > 1e-9, "{name}: {error:e}");
         let Some(gpu) = gpu.as_ref().filter(|_| on_device.contains(&name)) else { continue };
-        for context in common::share(gpu, 2, 0, [64, LONGER]) {
+        for context in [64, LONGER] {
             let graph = build(&golden.file, &gpu.caps, context, kv);
             let mut executor = on_gpu(gpu, &graph);
             let (_, on_gpu) = common::observed(&graph, &mut executor, &golden.forced());
@@ -166,7 +166,7 @@ fn gemmas_norms_are_made_by_their_readers_in_any_mixture_of_ways() {
         ]
         .map(|ways| (caps.clone(), ways))
     });
-    let on_device = gpu.as_ref().map_or_else(Vec::new, |gpu| common::share(gpu, 5, 0, 0..10));
+    let on_device = gpu.as_ref().map_or_else(Vec::new, |_| (0..10).collect());
     for (at, (caps, (hint, [qkv, ffn, apart]))) in all.enumerate() {
         let hints = hint.map(|kernel| (kernel.to_owned(), "naive".into())).into_iter().collect();
         let options = GraphOptions { kv: KvFormat::F32, hints, ..GraphOptions::of_step(64) };
@@ -281,7 +281,7 @@ fn layers_that_are_one_dispatch_have_the_logits_of_transformers() {
         ("llama-tiny-q4km", LONGER, u32::MAX),
         ("qwen3-tiny-q80", LONGER, 1),
     ];
-    for (name, context, together) in common::share(&gpu, 7, 0, all) {
+    for (name, context, together) in all {
         let golden = Golden::load(name);
         let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: together };
         let kv = KvFormat::F32;
@@ -365,7 +365,7 @@ fn prompts_in_chunks_have_the_logits_of_transformers() {
         let caches = [(KvFormat::F32, 1e-8), (KvFormat::F16, 1e-5)];
         caches.into_iter().flat_map(move |(kv, limit)| [16, 64].map(|most| (name, kv, limit, most)))
     });
-    for (name, kv, limit, most) in common::share(&gpu, 12, 0, all) {
+    for (name, kv, limit, most) in all {
         let golden = Golden::load(name);
         let tokens = [&golden.prompt[..], &golden.greedy].concat();
         let config = golden.file.config().unwrap();
@@ -514,7 +514,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
         assert!(decoded.contains(name), "{name} is not in {decoded:?}");
     }
     assert!(decoded.len() >= 12, "{decoded:?}");
-    for (name, variant, golden, graph) in common::share(&gpu, 14, 0, all) {
+    for (name, variant, golden, graph) in all {
         let mut executor = on_gpu(&gpu, &graph);
         let options = RunOptions { generate: 6, ..golden.free(3) };
         let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
@@ -528,7 +528,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
 #[test]
 fn tokens_do_not_depend_on_the_steps_in_a_submission() {
     let Some(gpu) = common::own_gpu() else { return };
-    for name in common::share(&gpu, 6, 0, GOLDENS) {
+    for name in GOLDENS {
         let golden = Golden::load(name);
         let graph = build(&golden.file, &gpu.caps, 64, KvFormat::F32);
         let mut executor = on_gpu(&gpu, &graph);
@@ -621,7 +621,7 @@ fn the_verifier_accepts_the_device_and_refuses_a_wrong_one() {
 #[test]
 fn diff_names_the_first_operation_that_is_off() {
     let Some(gpu) = common::own_gpu() else { return };
-    for name in common::share(&gpu, 6, 0, GOLDENS) {
+    for name in GOLDENS {
         let golden = Golden::load(name);
         let mut graph = build(&golden.file, &gpu.caps, LONGER, KvFormat::F16);
         let begin = |graph: &DecodeGraph| {
@@ -768,7 +768,7 @@ fn synthetic_models_decode_alike_on_both_executors() {
         (Format::Q4K, Some(Format::Q6K)),
     ];
     let all = archs.into_iter().flat_map(|model| formats.map(|formats| (model, formats)));
-    for ((arch, generate), (quant, embed_quant)) in common::share(&gpu, 12, 0, all) {
+    for ((arch, generate), (quant, embed_quant)) in all {
         let name = quant.name();
         let path = folder.path().join(format!("{arch}-{name}.gguf"));
         let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };

@@ -268,7 +268,7 @@ fn contradicting_stores_exit_1_unless_one_is_preferred() {
     let at = &Folder::new();
     let choice = |variant: &str, date: &str| {
         format!(
-            r#"{{"schema_version":1,"entries":[{{"adapter":"A","driver":"D","kernel":"glu","shape":"N=64",
+            r#"{{"schema_version":1,"entries":[{{"adapter":"A","driver":"D","wgpu":"1","runtime_checks":"off","kernel":"glu","shape":"N=64",
             "variant":"{variant}","constants":{{}},"source":"s","ratio":{{"median":0.9,"low":0.8,"high":0.95}},
             "incumbent":"naive","date":"{date}"}}]}}"#
         )

@@ -563,7 +563,7 @@ fn the_suite_puts_models_side_by_side() {
 /// say so at the end, to `bench decode` and to `decode`, drawn or not.
 #[test]
 fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
-    let Some(gpu) = common::gpu() else { return };
+    let Some(_) = common::gpu() else { return };
     let text = lathe_kernels::source("attention_append", "naive").unwrap().text;
     let begins = "    append_head(workgroup.x";
     assert!(text.contains(begins), "{text}");
@@ -580,7 +580,7 @@ fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
     let bench = ["bench", "decode", &model, "-p", "0", "-n", "20", "-r", "1", "--json"];
     let tests = ["--steps-per-submit", "4", "--hint"];
     let found = "at the end of the run, position 19: logits differ";
-    for drawn in common::share(&gpu, 2, 0, [false, true]) {
+    for drawn in [false, true] {
         let draws: &[&str] = if drawn { &["--temperature", "0.8", "--top-p", "0.9"] } else { &[] };
         let record = document(&lathe(&[&bench[..], draws, &tests, &[&sound]].concat()));
         let test = &record["tests"][0];

@@ -282,8 +282,8 @@ fn lathe(text: &str, mapping: &str, args: &[&str]) -> Output {
 
 #[test]
 fn layouts_of_other_engines_pass_the_sweep_and_wrong_ones_fail() {
-    let Some(gpu) = common::gpu() else { return };
-    for Case { kernel, text, mapping, wrong, .. } in common::share(&gpu, 3, 0, cases()) {
+    let Some(_) = common::gpu() else { return };
+    for Case { kernel, text, mapping, wrong, .. } in cases() {
         let check = ["check", kernel, "--wgsl", "theirs.wgsl", "--cases", "6"];
         let output = lathe(text, &mapping, &check);
         let said = said(&output);
@@ -300,9 +300,9 @@ fn layouts_of_other_engines_pass_the_sweep_and_wrong_ones_fail() {
 /// What is timed, cold, overlapping and against a variant over the same inputs, is judged too.
 #[test]
 fn layouts_of_other_engines_are_timed_and_compared() {
-    let Some(gpu) = common::gpu() else { return };
+    let Some(_) = common::gpu() else { return };
     let all = cases().into_iter().enumerate();
-    for (i, Case { kernel, text, mapping, shape, .. }) in common::share(&gpu, 3, 1, all) {
+    for (i, Case { kernel, text, mapping, shape, .. }) in all {
         let shape = ["--shape", shape, "--json"];
         let bench = ["bench", kernel, "--wgsl", "theirs.wgsl", "--overlapped"];
         let output = lathe(text, &mapping, &[&bench[..], &shape].concat());

@@ -68,7 +68,7 @@ fn twenty_thousand_draws_fit_the_distribution() {
     // What the reference draws fits the distribution, and a device draws what the reference draws,
     // which is looked at from the first position on and up to the last.
     const DRAWS: usize = 20_000;
-    let fewer = if common::takes_all(&gpu) { 1 } else { 4 };
+    let fewer = if gpu.adapter.software { 4 } else { 1 };
     for (top_k, top_p, variants) in [
         (30, 0.95, &[("threshold", 2000), ("candidates", 500)][..]),
         (0, 0.95, &[("histogram", 2000), ("nucleus", 2000), ("naive", 250)]),
@@ -159,7 +159,7 @@ fn adversarial_logits_are_drawn_exactly() {
         (1e6, 0, 0.01, 1.0),
     ];
     let all = cases.iter().flat_map(|case| settings.map(|settings| (case, settings)));
-    for ((name, logits), settings) in common::share(&gpu, 16, 0, all) {
+    for ((name, logits), settings) in all {
         let (temperature, top_k, top_p, repeat_penalty) = settings;
         let settings = Sampling { temperature, top_k, top_p, repeat_penalty, repeat_last_n: 0 };
         let mut own = vec![0];
@@ -219,7 +219,7 @@ fn both_executors_draw_the_same_tokens() {
         ("llama-tiny-f16", Sampling { top_p: 0.95, repeat_penalty: 1.2, ..PLAIN }),
         ("qwen3-tiny-bf16", Sampling { temperature: 0.0, repeat_penalty: 1.3, ..PLAIN }),
     ];
-    for (name, settings) in common::share(&gpu, 3, 0, all) {
+    for (name, settings) in all {
         let graph = built(name, &gpu.caps, Some(settings));
         let options = RunOptions {
             prompt: vec![2, 62, 302],

@@ -100,7 +100,7 @@ fn sequences_choose_what_they_choose_alone_on_the_cpu() {
 /// In two halves: it is the last long test, and steps this small keep no more than one core busy.
 #[test]
 fn sequences_choose_what_they_choose_alone_on_the_gpu() {
-    let Some(gpu) = common::gpu() else { return };
+    let Some(_) = common::gpu() else { return };
     let (f32s, f16s, q8s) = (KvFormat::F32, KvFormat::F16, KvFormat::Q8_0);
     let all = [
         ("gemma3-tiny-f16", 8, f32s),
@@ -111,7 +111,6 @@ fn sequences_choose_what_they_choose_alone_on_the_gpu() {
         ("llama-tiny-q4km", 8, f32s),
         ("qwen3-tiny-q80", 2, f32s),
     ];
-    let all = common::share(&gpu, 3, 0, all);
     let run = |half: &[(&str, usize, KvFormat)]| {
         let gpu = common::own_gpu().unwrap();
         for &(name, n, kv) in half {

@@ -443,13 +443,6 @@ impl Case {
         self.read_and_written().iter().any(words)
     }
 
-    /// Whether invocations cannot follow each other as they are: one that adds candidates to a list
-    /// finds its own there. A step's position may run on, where only time counts.
-    pub fn lists(&self) -> bool {
-        let shape = &self.inputs.problem.shape;
-        self.counts() && self.kernel.state_binding(shape).is_none()
-    }
-
     /// What lies in the tensors that an invocation will read and write: to be asked for before it.
     pub fn found(&self, executor: &GpuExecutor) -> Result<Vec<(TensorId, Vec<u8>)>> {
         let read = |id: TensorId| Ok((id, executor.block(id).read(&executor.gpu)?));

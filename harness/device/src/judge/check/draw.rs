@@ -14,7 +14,7 @@ use crate::plan::weights::WeightRows;
 
 /// Tokens that a sequence that grows ([`Draw::Sequence`]) has room for beyond those that the shape
 /// says.
-pub const TOKENS_BEYOND: usize = 4096;
+const TOKENS_BEYOND: usize = 4096;
 
 /// Kinds of values that inputs are drawn from. A further kind is a variant here, its values in
 /// [`values`], and an entry of [`InputKind::CHECKED`].

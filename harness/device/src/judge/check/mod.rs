@@ -11,7 +11,6 @@ use lathe_kernels::{KernelVariant, Problem};
 use serde::Serialize;
 
 pub use case::{Case, DRAWS, Draw};
-pub use draw::TOKENS_BEYOND;
 pub use sweep::{Report, Request, second_shape, sweep};
 
 use crate::error::{Error, Result};
