@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use lathe_harness::decode::{GraphOptions, Prefix, RunOptions, VERIFIED, Weights, graph, session};
+use lathe_harness::decode::{DecodeOptions, Decoder, Model, Prefix, Script, VERIFIED};
 use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::Case;
 use lathe_harness::measure::{Bench, BenchOptions, Temperature};
-use lathe_harness::model::ModelFile;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::plan::Plan;
 use lathe_harness::{Error, Result};
@@ -153,11 +152,8 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
         let path = folder.path().join(format!("{arch}.gguf"));
         let spec = SynthSpec { arch, quant: Format::Bf16, embed_quant: None, seed: SEED };
         write_synth(&spec, &path, &mut |_, _| {})?;
-        let file = Arc::new(ModelFile::open(&path)?);
-        let config = file.config()?;
-        let weights = Weights::load(&file, &config)?;
-        let options = GraphOptions::of_step(STEPS + 4);
-        let graph = graph::build(&path, &config, &weights, &gpu.caps, &options)?;
+        let options = DecodeOptions::of_step(STEPS + 4);
+        let graph = Model::open(&path)?.graph_for(&gpu.caps, &options)?;
         let recording = Arc::clone(&graph.recording);
         let mut executor = GpuExecutor::new(
             Arc::clone(&gpu),
@@ -166,19 +162,19 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
             Policy::Plain,
             &mut |_, _| {},
         )?;
-        let run = RunOptions {
+        let run = Script {
             prompt: vec![2, 5, 7],
             generate: STEPS + 1,
             steps_per_submit: Some(8),
             ..Default::default()
         };
-        let prefix = Prefix::verify(&graph, &mut executor, &run, VERIFIED)?;
+        let prefix = Prefix::verify(&mut Decoder::new(&graph, &mut executor), &run, VERIFIED)?;
         group.bench_function(BenchmarkId::new("step", arch), |b| {
             b.iter_custom(|count| {
                 let mut time = Duration::ZERO;
                 let runs = count.div_ceil(STEPS as u64);
                 for _ in 0..runs {
-                    let run = or_end(session::run(&graph, &mut executor, &run, &mut |_| {}));
+                    let run = or_end(Decoder::new(&graph, &mut executor).run(&run, &mut |_| {}));
                     or_end(prefix.check(&run.generated));
                     time += run.steps.iter().sum::<Duration>();
                 }

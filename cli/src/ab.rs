@@ -8,6 +8,7 @@ use lathe_harness::data::Word;
 use lathe_harness::data::paired::{FEWEST_BLOCKS, Verdict, usable};
 use lathe_harness::data::record::{Ab, AbSide, Body, Record};
 use lathe_harness::data::stats;
+use lathe_harness::decode::{self, model::recorded_name};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::gpu::{Checks, Gpu, Span};
 use lathe_harness::measure::ab::{self, AbOptions};
@@ -19,7 +20,6 @@ use lathe_harness::plan::user::is_file;
 use lathe_kernels::Problem;
 
 use super::Global;
-use super::generation::recorded_name;
 use super::out;
 use super::processes::Processes;
 use crate::table;
@@ -86,7 +86,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             .as_deref()
             .ok_or_else(|| Error::Usage("`lathe ab decode` needs --model FILE".into()))?;
         let sides = [names[0].as_str(), &names[1]];
-        let (outcome, verified) = super::decode::ab(&gpu, model, sides, &options, !opts.no_verify)?;
+        let (outcome, verified) =
+            decode::ab::decode(&gpu, model, sides, &options, !opts.no_verify)?;
         (recorded_name(model), is_file(sides[0]) != is_file(sides[1]), verified, None, outcome)
     } else {
         let kernel = Target::one(&opts.kernel)?.kernel;
@@ -94,10 +95,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let mut problem = shapes::one(kernel, Some(text))?;
         // What --shape does not name is moved to what the sides that are files take.
         for name in names.iter().filter(|name| is_file(name)) {
-            if let Some(file) = Target::side(kernel, name)?.file {
-                let moved = shapes::filled(kernel, vec![problem], text, &file, &gpu.caps)?;
-                problem = moved.into_iter().next().expect("one of one");
-            }
+            let file = Target::side(kernel, name)?;
+            let moved = shapes::filled(vec![problem], text, &file, &gpu.caps)?;
+            problem = moved.into_iter().next().expect("one of one");
         }
         for name in names.iter_mut().filter(|name| *name == SELECTED) {
             *name = selected(kernel, &problem, &gpu)?;
@@ -106,7 +106,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let mut bench = BenchOptions::of(&gpu);
         bench.seed = opts.seed.unwrap_or(bench.seed);
         environment.seed = Some(bench.seed);
-        let report = ab::targets(&gpu, &sides, &problem, &bench, &options)?;
+        let report = ab::subjects(&gpu, &sides, &problem, &bench, &options)?;
         (kernel.show(&problem), report.mixed, None, Some(report.sides), report.outcome)
     };
     if mixed && gpu.checks == Checks::Files {
@@ -138,7 +138,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         indifference: comparison.indifference,
         confidence: Some(options.paired.confidence),
         verified,
-        golden: None,
         flags: flags.into_iter().map(Into::into).collect(),
         throttled,
         blocks: comparison.blocks,

@@ -1,56 +1,41 @@
 //! `lathe decode`: run a checkpoint, measure it, verify it.
 
-mod logits;
 mod output;
-mod phase_profile;
 mod profile;
 mod prompt;
-mod prompt_profile;
-mod sides;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use lathe_kernels::{Capabilities, FloatFormat, Format, Kernel, KvFormat, Problem};
+use lathe_harness::data::record::Verified;
+use lathe_harness::data::stats;
+use lathe_harness::decode::graph::Selected;
+use lathe_harness::decode::memory::{self, Taken};
+use lathe_harness::decode::{
+    Chunks, DecodeOptions, Decoded, GaveUp, Looks, Model, Prompts, Script, Session, VERIFIED,
+};
+use lathe_harness::error::{Error, Result};
+use lathe_harness::files;
+use lathe_harness::gpu::{Gpu, Pipelines};
+use lathe_harness::measure::copy_bandwidth;
+use lathe_harness::model::synth::weight_type;
+use lathe_harness::plan::run::Runs;
+use lathe_harness::plan::select::{Hints, parse_hints};
+use lathe_harness::plan::tuned::Store;
+use lathe_kernels::{FloatFormat, Format, KvFormat};
 use serde::Serialize;
 
 use super::Global;
-use super::memory::{Predicted, Reported};
-use super::out;
 use super::sampling::{self, SamplingOpts};
-use crate::table;
-
-use lathe_harness::data::record::{Body, Profile, Record, Verified};
-use lathe_harness::data::stats;
-use lathe_harness::decode::graph::{self, Chunks, Selected};
-use lathe_harness::decode::once::{self, Stage};
-use lathe_harness::decode::session::Prompts;
-use lathe_harness::decode::{
-    Apart, DecodeGraph, GaveUp, GraphOptions, Known, LoadOptions, Model, Prefix, Run, RunOptions,
-    SessionOptions, VERIFIED,
-};
-use lathe_harness::error::{Error, Result};
-use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
-use lathe_harness::files;
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
-use lathe_harness::measure::ab::{self, AbOptions};
-use lathe_harness::measure::copy_bandwidth;
-use lathe_harness::model::synth::{SynthSpec, weight_type};
-use lathe_harness::plan::run::Runs;
-use lathe_harness::plan::select::{Hint, Hints};
-use lathe_harness::plan::tuned::Store;
-use lathe_harness::report::trace::trace;
-use logits::LogitsFile;
-use output::Said;
 use prompt::{PromptOpts, TextOpts};
 
+pub(super) use output::Shown;
 pub(super) use profile::bench_arch;
 pub(super) use prompt::read_text;
-pub(super) use sides::{ab, problems};
 
 /// The seed of draws where none is given: the same command gives the same tokens.
 const SEED: u32 = 42;
@@ -147,15 +132,15 @@ pub(super) struct StepOpts {
 }
 
 impl StepOpts {
-    /// What they say; the rest is as usual.
-    pub(super) fn options(&self) -> Result<SessionOptions> {
-        Ok(SessionOptions {
+    /// Options of a decode; the rest is as usual.
+    pub(super) fn options(&self) -> Result<DecodeOptions> {
+        Ok(DecodeOptions {
             kv: self.kv,
             acts: self.activations,
             hints: parse_hints(&self.hint)?,
             store: (!self.untuned).then(Store::default_path),
             runs: self.runs,
-            ..SessionOptions::default()
+            ..DecodeOptions::default()
         })
     }
 }
@@ -239,27 +224,14 @@ pub(super) struct Opts {
 
 impl Opts {
     /// How many positions of a run are held against the reference before it is timed.
-    fn verified(&self, options: &RunOptions) -> Option<usize> {
-        let all = options.positions();
+    fn verified(&self, script: &Script) -> Option<usize> {
+        let all = script.positions();
         match self.verify {
             Some(n) => Some(n.unwrap_or(all).min(all)),
             None if self.no_verify || self.executor == ExecutorName::Cpu => None,
             None => Some(VERIFIED.min(all)),
         }
     }
-}
-
-/// Hints as on the command line, one a kernel.
-pub(super) fn parse_hints(texts: &[String]) -> Result<Hints> {
-    let mut hints = Hints::new();
-    for text in texts {
-        let (kernel, hint) = Hint::parse(text)?;
-        if let Some(other) = hints.get(&kernel) {
-            return Err(Error::Usage(format!("hints name {kernel} twice: {other} and {hint}")));
-        }
-        hints.insert(kernel, hint);
-    }
-    Ok(hints)
 }
 
 fn read_manifest(path: &Path) -> Result<Hints> {
@@ -275,26 +247,25 @@ fn read_manifest(path: &Path) -> Result<Hints> {
     parse_hints(&hints)
 }
 
-/// A model ready for a graph.
-pub(super) struct Loaded {
-    pub(super) model: Model,
-    pub(super) prompt: Vec<u32>,
-    /// What the prompt's tokens were made of, with a chat template's text around it.
+/// A model with what is to be decoded.
+struct Loaded {
+    model: Model,
+    prompt: Vec<u32>,
+    /// Text of the prompt's tokens, with a chat template's text around it.
     prompt_text: Option<String>,
     /// The context is that of each graph.
-    pub(super) options: SessionOptions,
+    options: DecodeOptions,
 }
 
 impl ModelOpts {
-    pub(super) fn load(&self) -> Result<Loaded> {
+    fn load(&self) -> Result<Loaded> {
         let (sampling, seed) = (self.sampling.settings(self.seed)?, self.seed.unwrap_or(SEED));
-        // What is wrong with the prompt is said before a large file is read.
+        // Errors in the prompt are said before a large file is read.
         let source = self.prompt.read()?;
         self.text.check(&source)?;
-        let load = LoadOptions { quantise: self.quantize };
-        let mut model = Model::open_with(self.path.get()?, &load)?;
+        let mut model = Model::open_as(self.path.get()?, self.quantize)?;
         let (prompt, prompt_text) = self.text.prompt(&mut model, source)?;
-        let mut options = SessionOptions { sampling, seed, ..self.step.options()? };
+        let mut options = DecodeOptions { sampling, seed, ..self.step.options()? };
         if let Some(path) = &self.manifest {
             for (kernel, hint) in read_manifest(path)? {
                 if let Some(own) = options.hints.get(&kernel) {
@@ -311,17 +282,18 @@ impl ModelOpts {
         });
         Ok(Loaded { model, prompt, prompt_text, options })
     }
-}
 
-impl Loaded {
-    /// The decode step for a device, or without one for the CPU executor.
-    pub(super) fn graph(&self, gpu: Option<&Gpu>, context: usize) -> Result<DecodeGraph> {
-        let options = SessionOptions { context, ..self.options.clone() };
-        self.model.graph(gpu, &options)
+    /// The model with a script of its prompt and `generate` tokens, for steps whose operations are
+    /// looked at one by one.
+    pub(super) fn apart(&self, generate: usize) -> Result<(Model, DecodeOptions, Script)> {
+        let Loaded { model, prompt, options, .. } = self.load()?;
+        let context = prompt.len() + generate;
+        let script = Script { prompt, generate, seed: options.seed, ..Script::default() };
+        Ok((model, DecodeOptions { context, runs: Runs::Off, ..options }, script))
     }
 }
 
-/// What ran it.
+/// The adapter of a run.
 #[derive(Serialize)]
 pub(super) struct AdapterName {
     pub(super) name: String,
@@ -346,6 +318,16 @@ impl AdapterName {
                 backend: gpu.adapter.backend.clone(),
                 runtime_checks: gpu.checks.name(),
             },
+        }
+    }
+}
+
+impl ExecutorName {
+    /// The device, unless the CPU is asked for.
+    pub(super) fn open(self, global: &Global) -> Result<Option<Arc<Gpu>>> {
+        match self {
+            ExecutorName::Gpu => Ok(Some(Arc::new(global.open()?))),
+            ExecutorName::Cpu => Ok(None),
         }
     }
 }
@@ -388,7 +370,7 @@ struct Report {
     gpu_memory_bytes: u64,
     /// Absent for the CPU executor.
     #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<Reported>,
+    memory: Option<Taken>,
     bytes_per_token: u64,
     copy_gb_s: Option<f64>,
     bandwidth_fraction: Option<f64>,
@@ -400,11 +382,7 @@ struct Report {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let mut loaded = opts.model.load()?;
-    if opts.profile.is_some() || opts.profile_prompt {
-        // Operations are timed one by one.
-        loaded.options.runs = Runs::Off;
-    }
+    let Loaded { model, prompt, prompt_text, mut options } = opts.model.load()?;
     let generate = opts.generate.unwrap_or(match opts.force_tokens.len() {
         0 => 32,
         forced => forced,
@@ -412,233 +390,92 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if generate == 0 && opts.force_tokens.is_empty() && opts.logits_out.is_none() {
         return Err(Error::Usage("-n 0 leaves nothing to do".into()));
     }
-    let of_steps = opts.profile.is_some() || opts.profile_phases;
-    let option = match (opts.profile_prompt, opts.profile_phases) {
-        (true, _) => "--profile-prompt",
-        (_, true) => "--profile-phases",
-        _ => "--profile",
-    };
-    if (of_steps || opts.profile_prompt) && opts.executor == ExecutorName::Cpu {
-        let error = format!("{option} times a GPU; it goes without --executor cpu");
-        return Err(Error::Usage(error));
-    }
-    if of_steps && generate < 2 {
-        return Err(Error::Usage(format!("{option} needs at least 2 tokens (-n)")));
-    }
     if opts.verify == Some(Some(0)) {
         return Err(Error::Usage("--verify 0 verifies nothing".into()));
     }
-    let run_options = RunOptions {
-        prompt: loaded.prompt.clone(),
+    let of_steps = opts.profile.is_some() || opts.profile_phases;
+    let script = Script {
+        prompt,
         forced: opts.force_tokens.clone(),
-        prompts: Prompts::Chunks,
+        // Chunks leave the logits of a prompt's last token only.
+        prompts: if opts.logits_out.is_some() { Prompts::TokenByToken } else { Prompts::Chunks },
         generate,
-        steps_per_submit: match of_steps {
-            true => Some(opts.steps_per_submit.unwrap_or(8)),
-            false => opts.steps_per_submit,
-        },
-        stop_at: if opts.ignore_eos { Vec::new() } else { loaded.model.config.end_tokens.clone() },
-        seed: loaded.options.seed,
-        known: Known::default(),
+        steps_per_submit: opts.steps_per_submit.or(of_steps.then_some(8)),
+        stop_at: if opts.ignore_eos { Vec::new() } else { model.config.end_tokens.clone() },
+        seed: options.seed,
     };
-    if opts.profile_prompt {
-        return prompt_profile::profile(global, opts, &loaded, &run_options);
+    options.context = script.positions();
+    if of_steps || opts.profile_prompt {
+        return profile::run(global, opts, &model, options, &script);
     }
-    if opts.profile_phases {
-        return phase_profile::profile(global, opts, &loaded, &run_options);
-    }
-    if opts.profile.is_some() {
-        return profile::profile(global, opts, &loaded, &run_options);
-    }
-    let context = run_options.positions();
-    let gpu = match opts.executor {
-        ExecutorName::Gpu => Some(Arc::new(global.open()?)),
-        ExecutorName::Cpu => None,
-    };
-    let graph = loaded.graph(gpu.as_deref(), context)?;
-    let bar = global.progress(context as u64, "decoding", false);
-    let mut said = Said::of(global, &loaded, &bar);
-    let (graph, options, side, outcome) = if let Some(gpu) = &gpu {
-        let predicted = Predicted::of(gpu, &graph)?;
-        // Before the weights take the memory; a device too full to copy has no figure.
-        let copy = match copy_bandwidth(gpu) {
-            Ok(copy) => Some(copy),
-            Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
-            Err(e) => {
-                tracing::warn!("no copy bandwidth: {e}");
-                None
-            }
-        };
-        let mut executor = on_device(global, gpu, &Pipelines::default(), &graph)?;
-        let memory = |executor: &GpuExecutor| Some((predicted, executor.device_bytes()));
-        let side = Side { gpu: Some(gpu), memory: memory(&executor), copy };
-        bar.reset();
-        match decode(opts, &graph, &mut executor, &run_options, &side, &mut said) {
-            Ok(outcome) => (graph, run_options, side, outcome),
-            Err(error) => {
-                let options = SessionOptions { context, ..loaded.options.clone() };
-                let known = said.known.clone();
-                let chosen = known.tokens.len();
-                let apart = loaded.model.without_runs(&executor, &options, error, chosen)?;
-                let Apart { graph, mut executor, gave_up } = apart;
-                let options = RunOptions { known, ..run_options };
-                let side = Side { memory: memory(&executor), ..side };
-                let mut outcome = decode(opts, &graph, &mut executor, &options, &side, &mut said)?;
-                outcome.run.runs_gave_up = Some(gave_up);
-                (graph, options, side, outcome)
-            }
+    let gpu = opts.executor.open(global)?;
+    let graph = model.graph(gpu.as_deref(), &options)?;
+    let mut shown = Shown::decoding(global, &model, &script, opts.logits_out.as_deref());
+    // Before the weights take the memory; a device too full to copy has no figure.
+    let copy = match gpu.as_deref().map(copy_bandwidth) {
+        Some(Err(lost @ Error::DeviceLost { .. })) => return Err(lost),
+        Some(Err(e)) => {
+            tracing::warn!("no copy bandwidth: {e}");
+            None
         }
-    } else {
-        let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-        let side = Side { gpu: None, memory: None, copy: None };
-        let outcome = decode(opts, &graph, &mut executor, &run_options, &side, &mut said)?;
-        (graph, run_options, side, outcome)
+        measured => measured.and_then(Result::ok),
     };
-    said.finish();
-    let report = report(&loaded, &graph, &options, &side, outcome);
-    global.print(&report, || output::print(&report));
-    Ok(())
-}
+    let load = |gpu| memory::load(gpu, &Pipelines::default(), &graph, &mut shown);
+    let executor = gpu.as_ref().map(load).transpose()?;
+    let verify = opts.verified(&script);
+    let every_step = opts.logits_out.is_some()
+        || !script.forced.is_empty()
+        || verify == Some(script.positions());
+    let mut session = Session::new(&model, graph, executor, options);
+    let Decoded { run, verified } =
+        session.decode(&script, Looks { verify, every_step }, &mut shown)?;
+    let predicted = shown.finish();
+    let memory = predicted.zip(gpu.as_deref());
+    let memory = memory.map(|(predicted, gpu)| predicted.measured(gpu, session.device_bytes()));
 
-/// Writes a model's graph onto a device; before that it is said how much memory it will take.
-pub(super) fn on_device(
-    global: &Global,
-    gpu: &Arc<Gpu>,
-    pipelines: &Pipelines,
-    graph: &DecodeGraph,
-) -> Result<GpuExecutor> {
-    eprintln!("device memory: {}", Predicted::of(gpu, graph)?);
-    // What is measured from now on counts.
-    gpu.forget_peak();
-    let recording = Arc::clone(&graph.recording);
-    global.by_bytes("loading", |on| {
-        GpuExecutor::new(Arc::clone(gpu), pipelines, recording, Policy::Plain, on)
-    })
-}
-
-/// A run with how it was run.
-struct Outcome {
-    run: Run,
-    /// Step by step, with every step's logits read back.
-    observed: bool,
-    verified: Option<Verified>,
-}
-
-struct Side<'a> {
-    gpu: Option<&'a Gpu>,
-    /// What was predicted, and bytes of the executor's buffers.
-    memory: Option<(Predicted, u64)>,
-    copy: Option<f64>,
-}
-
-/// Verifies a run as far as it is asked for, and runs it.
-fn decode(
-    opts: &Opts,
-    graph: &DecodeGraph,
-    executor: &mut dyn Execute,
-    options: &RunOptions,
-    side: &Side<'_>,
-    said: &mut Said<'_>,
-) -> Result<Outcome> {
-    let positions = options.positions();
-    let verify = opts.verified(options);
-    let observe_all = opts.logits_out.is_some()
-        || !options.forced.is_empty()
-        || verify.is_some_and(|n| n == positions);
-    let bar = said.bar;
-    let mut begun = Instant::now();
-    let (run, verified) = if observe_all {
-        let mut logits = opts.logits_out.as_deref().map(LogitsFile::create).transpose()?;
-        let from = options.prompt.len() - 1;
-        let generated = options.generate.max(options.forced.len());
-        let shown = from + options.known.tokens.len()..from + generated;
-        let every_token = logits.is_some();
-        once::step_by_step(graph, executor, options, verify, every_token, &mut |step| {
-            let Some(step) = step else {
-                return logits.take().map_or(Ok(()), LogitsFile::finish);
-            };
-            if let Some(file) = &mut logits {
-                file.write(step.logits)?;
-            }
-            bar.inc(1);
-            if shown.contains(&step.position) {
-                said.push(step.choice, begun);
-            }
-            Ok(())
-        })?
-    } else {
-        let adapter = side.gpu.map(|gpu| &gpu.adapter);
-        let on = &mut |stage| match stage {
-            Stage::Verifying => bar.set_message("verifying"),
-            Stage::WarmingUp => bar.set_message("warming up"),
-            Stage::Running => {
-                bar.set_message("decoding");
-                bar.set_position(options.prompt.len() as u64);
-                begun = Instant::now();
-            }
-            Stage::Token(token) => {
-                bar.inc(1);
-                said.push(token, begun);
-            }
-            Stage::VerifyingEnd => bar.set_message("verifying the end"),
-        };
-        once::at_full_speed(graph, executor, options, verify, adapter, on)?
-    };
-    Ok(Outcome { run, observed: observe_all, verified })
-}
-
-fn report(
-    loaded: &Loaded,
-    graph: &DecodeGraph,
-    options: &RunOptions,
-    side: &Side<'_>,
-    outcome: Outcome,
-) -> Report {
-    let Outcome { run, observed, verified } = outcome;
+    let (graph, options) = (&session.graph, &session.options);
     let mut ms: Vec<f64> = run.steps.iter().map(|d| d.as_secs_f64() * 1e3).collect();
     let wall: f64 = ms.iter().sum();
     ms.sort_by(f64::total_cmp);
-    let decoded = run.steps.len();
+    let (prompt, decoded) = (script.prompt.len(), run.steps.len());
     let gpu_ms = run.gpu.map(|t| t.as_secs_f64() * 1e3 / run.decode_steps.max(1) as f64);
-    let middle = options.prompt.len() + decoded / 2;
-    let bytes_per_token = graph.bytes(middle + 1) as u64;
-    let memory = side.memory.as_ref().zip(side.gpu);
-    let memory = memory.map(|((predicted, held), gpu)| (predicted.measured(gpu), *held));
-    Report {
-        model: loaded.model.file.path.clone(),
-        executor: if side.gpu.is_some() { "gpu" } else { "cpu" },
-        adapter: AdapterName::of(side.gpu),
+    let bytes_per_token = graph.bytes(prompt + decoded / 2 + 1) as u64;
+    let report = Report {
+        model: model.file.path.clone(),
+        executor: if gpu.is_some() { "gpu" } else { "cpu" },
+        adapter: AdapterName::of(gpu.as_deref()),
         wgpu: lathe_harness::gpu::WGPU_VERSION,
-        kv: loaded.options.kv.name(),
-        activations: loaded.options.acts.name(),
-        sampling: loaded.options.sampling.map(|s| sampling::Reported::of(s, loaded.options.seed)),
-        prompt_text: loaded.prompt_text.clone(),
-        prompt_tokens: options.prompt.clone(),
-        generated: run.generated.clone(),
-        text: loaded.model.text(&run.generated),
+        kv: options.kv.name(),
+        activations: options.acts.name(),
+        sampling: options.sampling.map(|s| sampling::Reported::of(s, options.seed)),
+        prompt_text,
+        text: model.text(&run.generated),
         ttft_ms: run.ttft.as_secs_f64() * 1e3,
-        prefill_tok_s: rate(options.prompt.len(), run.ttft),
+        prefill_tok_s: rate(prompt, run.ttft),
         decode_tok_s: (wall > 0.0).then(|| decoded as f64 * 1e3 / wall),
         step_ms: (!ms.is_empty())
             .then(|| StepMs { p50: stats::quantile(&ms, 0.5), p95: stats::quantile(&ms, 0.95) }),
-        steps_per_submit: if observed { Some(1) } else { options.steps_per_submit },
+        steps_per_submit: if every_step { Some(1) } else { script.steps_per_submit },
         submits_per_token: (run.decode_steps > 0)
             .then(|| run.submits as f64 / run.decode_steps as f64),
         dispatches_per_token: graph.recording.dispatches(),
         gpu_ms_per_token: gpu_ms,
         kv_cache_bytes: graph.kv_bytes(),
-        gpu_memory_bytes: memory
-            .map_or(0, |(measured, held)| measured.allocated_peak_bytes.unwrap_or(held)),
-        memory: memory.map(|(measured, _)| measured),
+        gpu_memory_bytes: memory.map_or(0, |memory| memory.bytes()),
+        memory,
         bytes_per_token,
-        copy_gb_s: side.copy,
+        copy_gb_s: copy,
         bandwidth_fraction: gpu_ms
-            .zip(side.copy)
+            .zip(copy)
             .map(|(ms, copy)| bytes_per_token as f64 / (ms * 1e-3) / (copy * 1e9)),
         verified,
-        runs_gave_up: run.runs_gave_up,
         selected: graph.selected.clone(),
-    }
+        prompt_tokens: script.prompt,
+        generated: run.generated,
+        runs_gave_up: run.runs_gave_up,
+    };
+    global.print(&report, || output::print(&report));
+    Ok(())
 }
 
 fn rate(count: usize, time: Duration) -> f64 {

@@ -3,19 +3,14 @@
 use std::sync::Arc;
 
 use clap::Args;
-use lathe_harness::decode::kv_cache;
-use lathe_harness::decode::session::{Prompts, prompt_parts};
+use lathe_harness::decode::{Prompts, diff, memory, prompt_parts};
 use lathe_harness::error::{Error, Result};
-use lathe_harness::execute::Execute;
 use lathe_harness::gpu::Pipelines;
-use lathe_harness::judge::diff::{self, Divergence};
-use lathe_harness::plan::recording::Part;
-use lathe_harness::plan::run::Runs;
-use lathe_kernels::StateWord;
+use lathe_harness::judge::diff::Divergence;
 use serde::Serialize;
 
 use super::Global;
-use super::decode::{ModelOpts, on_device};
+use super::decode::{ModelOpts, Shown};
 use super::out;
 
 #[derive(Debug, Args)]
@@ -36,36 +31,15 @@ struct Report {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let mut loaded = opts.model.load()?;
-    // Operations are compared one by one.
-    loaded.options.runs = Runs::Off;
+    let (model, options, script) = opts.model.apart(opts.generate)?;
     let gpu = Arc::new(global.open()?);
-    let steps = loaded.prompt.len() + opts.generate;
-    let graph = loaded.graph(Some(&gpu), steps)?;
-    graph.knows(&loaded.prompt, "")?;
-    let mut executor = on_device(global, &gpu, &Pipelines::default(), &graph)?;
-    kv_cache::reset(&mut executor, &graph.caches, graph.state, loaded.prompt.len() as u32)?;
-    executor.write_words(graph.state, StateWord::Seed as usize, &[loaded.options.seed])?;
-    executor.write_words(graph.tokens, 0, &loaded.prompt)?;
-    let prompt = prompt_parts(&graph, Prompts::Chunks, loaded.prompt.len());
-    let parts = prompt.into_iter().chain([Part::Steps(opts.generate)]);
-    // One step after the other.
-    let parts = parts.flat_map(|part| match part {
-        Part::Steps(n) => vec![Part::Steps(1); n],
-        other => vec![other],
-    });
-    let parts: Vec<Part> = parts.collect();
-    let bar = global.progress(parts.len() as u64, "comparing", false);
-    let (mut divergence, mut operations) = (None, 0);
-    for part in &parts {
-        let position = executor.read_words(graph.state)?[StateWord::Position as usize];
-        divergence = diff::part(&mut executor, *part, position as usize)?;
-        operations += graph.recording.part(*part).len();
-        bar.inc(1);
-        if divergence.is_some() {
-            break;
-        }
-    }
+    let (graph, steps) = (model.graph(Some(&gpu), &options)?, options.context);
+    graph.knows(&script.prompt, "")?;
+    let mut executor = memory::load(&gpu, &Pipelines::default(), &graph, &mut Shown::new(global))?;
+    let parts = prompt_parts(&graph, Prompts::Chunks, script.prompt.len());
+    let parts = parts.iter().map(|part| part.times()).sum::<usize>() + opts.generate;
+    let bar = global.progress(parts as u64, "comparing", false);
+    let (operations, divergence) = diff(&graph, &mut executor, &script, &mut || bar.inc(1))?;
     bar.finish_and_clear();
     let report = Report {
         adapter: gpu.adapter.name.clone(),

@@ -1,22 +1,16 @@
-//! What `bench decode` and `suite` share: models on a device, what is verified, what is recorded.
+//! Options that `bench decode` and `suite` share: how models run, and what is verified.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
-use lathe_harness::data::record::{MeasuredModel, Verified};
+use lathe_harness::decode::DecodeOptions;
+use lathe_harness::decode::model::recorded_name;
 use lathe_harness::decode::prompts::Source;
-use lathe_harness::decode::{DecodeGraph, Model, Sampling, SessionOptions, Trial};
 use lathe_harness::error::{Error, Result};
-use lathe_harness::execute::{CpuExecutor, GpuExecutor};
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
-use lathe_harness::model::describe;
-use lathe_harness::plan::memory::Memory;
+use lathe_harness::gpu::Gpu;
 
-use super::Global;
-use super::decode::{StepOpts, on_device};
-use super::memory::Predicted;
+use super::decode::StepOpts;
 
 /// How models are run, and what is checked.
 #[derive(Debug, Args)]
@@ -44,6 +38,11 @@ pub(super) struct RunOpts {
 }
 
 impl RunOpts {
+    /// Options of a decode.
+    pub(super) fn options(&self) -> Result<DecodeOptions> {
+        Ok(DecodeOptions { seed: self.seed, ..self.step.options()? })
+    }
+
     pub(super) fn source(&self) -> Source<'_> {
         match (&self.prompt_file, &self.prompt_ids) {
             (Some(path), _) => Source::Text(path),
@@ -68,90 +67,6 @@ impl RunOpts {
     pub(super) fn verified(&self) -> Option<usize> {
         (!self.no_verify).then_some(self.verify_positions)
     }
-
-    /// Verifies a trial, unless told not to.
-    pub(super) fn verify(
-        &self,
-        graph: &DecodeGraph,
-        trial: &mut Trial<'_>,
-    ) -> Result<Option<Verified>> {
-        let Some(positions) = self.verified() else { return Ok(None) };
-        let mut reference = CpuExecutor::new(Arc::clone(&graph.recording));
-        trial.verify(&mut reference, positions).map(Some)
-    }
-}
-
-/// A model whose graphs come one after another to one device: the weights are uploaded once.
-pub(super) struct OnDevice<'a> {
-    model: &'a Model,
-    gpu: Arc<Gpu>,
-    options: SessionOptions,
-    pipelines: Pipelines,
-    executor: Option<GpuExecutor>,
-}
-
-impl<'a> OnDevice<'a> {
-    /// For graphs of these contexts. Refuses the longest if it does not fit, before anything is
-    /// loaded.
-    pub(super) fn new(
-        gpu: &Arc<Gpu>,
-        model: &'a Model,
-        opts: &RunOpts,
-        contexts: impl Iterator<Item = (usize, Option<Sampling>)>,
-    ) -> Result<Self> {
-        let options = opts.step.options()?;
-        if let Some((context, sampling)) = contexts.max_by_key(|(context, _)| *context) {
-            let longest = SessionOptions { context, sampling, ..options.clone() };
-            Predicted::of(gpu, &model.graph(Some(gpu), &longest)?)?;
-        }
-        let (gpu, pipelines) = (Arc::clone(gpu), Pipelines::default());
-        Ok(Self { model, gpu, options, pipelines, executor: None })
-    }
-
-    /// The step for exactly this context, and an executor that holds it.
-    pub(super) fn graph(
-        &mut self,
-        global: &Global,
-        context: usize,
-        sequences: usize,
-        sampling: Option<Sampling>,
-    ) -> Result<(DecodeGraph, &mut GpuExecutor)> {
-        let options = SessionOptions { context, sequences, sampling, ..self.options.clone() };
-        let graph = self.model.graph(Some(&self.gpu), &options)?;
-        let recording = Arc::clone(&graph.recording);
-        // One whose tensors lie otherwise is gone before their memory is taken again.
-        let before = self.executor.take().filter(|before| before.lays_out(&recording));
-        let executor = match &before {
-            Some(before) => before.sharing(&self.pipelines, recording, Policy::Plain)?,
-            None => on_device(global, &self.gpu, &self.pipelines, &graph)?,
-        };
-        let shares = before.is_some();
-        let executor = self.executor.insert(executor);
-        if shares {
-            // The tensors of the graph before are gone, and belong to its peak.
-            self.gpu.forget_peak();
-        }
-        Ok((graph, executor))
-    }
-}
-
-/// Device memory of a run: the peak that was measured, or where the back end has no count the bytes
-/// of the executor's buffers; and what was predicted.
-pub(super) fn run_memory(gpu: &Gpu, graph: &DecodeGraph, held: u64) -> (u64, u64) {
-    (gpu.peak_memory().allocated.unwrap_or(held), Memory::of(&graph.recording).total())
-}
-
-/// How a record calls a checkpoint: by its file or folder, and `model.safetensors`, as most are
-/// called, by both.
-pub(super) fn recorded_name(path: &Path) -> String {
-    let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
-    let path = &path.canonicalize().unwrap_or_else(|_| path.into());
-    let file = name(path).unwrap_or_default();
-    let is_safetensors = path.extension().is_some_and(|e| e == "safetensors");
-    match path.parent().and_then(name).filter(|_| is_safetensors) {
-        Some(folder) => format!("{folder}/{file}"),
-        None => file,
-    }
 }
 
 /// Refuses models that a table could not tell apart.
@@ -168,22 +83,6 @@ pub(super) fn told_apart<'a>(models: impl Iterator<Item = &'a Path>) -> Result<(
         }
     }
     Ok(())
-}
-
-/// The model in llama-bench's names.
-pub(super) fn measured(model: &Model) -> MeasuredModel {
-    let summary = describe(&model.file);
-    let arch = summary.architecture.unwrap_or_default();
-    let ty = summary.types.first().map_or("", |t| t.ty.name());
-    MeasuredModel {
-        model_filename: recorded_name(&model.file.path),
-        model_type: format!(
-            "{arch} {} {ty}",
-            lathe_harness::report::generation::params(summary.parameters)
-        ),
-        model_size: summary.tensor_bytes,
-        model_n_params: summary.parameters,
-    }
 }
 
 #[cfg(test)]
@@ -203,11 +102,6 @@ mod tests {
             command_line(words),
             "lathe bench gemv/naive --model 'a model.gguf' --save=new.json"
         );
-        assert_eq!(recorded_name(&model), "a model.gguf");
-        let shard = folder.path().join("model.safetensors");
-        std::fs::write(&shard, []).unwrap();
-        let parent = folder.path().file_name().unwrap().to_str().unwrap();
-        assert_eq!(recorded_name(&shard), format!("{parent}/model.safetensors"));
     }
 
     #[test]

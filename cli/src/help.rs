@@ -24,7 +24,6 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("map theirs.wgsl rms_norm", "any kernel"),
     ("check", "every variant of every kernel"),
     ("check gemv/naive --wgsl mine.wgsl --watch", "your file, whenever it is saved"),
-    ("check softcap.toml", "an operation of your own, by its golden file"),
     ("bench gemv --shape ROWS=1152,K=6912", "all variants at one shape"),
     ("bench gemv/vec2 glu --first --save run.json", "several, and keep the samples"),
     ("bench gemv/naive --wgsl mine.wgsl", "your file in a variant's place"),

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use lathe_harness::decode::{Chunks, Model, SessionOptions, Weights};
+use lathe_harness::decode::memory::Predicted;
+use lathe_harness::decode::{Chunks, DecodeOptions, Model, Weights};
 use lathe_harness::error::Result;
 use lathe_harness::model::{ModelFile, ModelSummary, describe};
 use lathe_kernels::KvFormat;
@@ -12,7 +13,6 @@ use serde::Serialize;
 
 use super::Global;
 use super::decode::kv_format;
-use super::memory::Predicted;
 use super::out;
 use crate::table;
 
@@ -122,12 +122,12 @@ fn predict(global: &Global, opts: &Opts, context: usize) -> Result<(Predicted, R
     let kv = opts.kv;
     let usual = Chunks::with_cache(kv);
     let most = opts.prompt_chunk.unwrap_or(usual.most);
-    let options = SessionOptions {
+    let options = DecodeOptions {
         context,
         kv,
         chunks: Some(Chunks { most, ..usual }),
-        ..SessionOptions::default()
+        ..DecodeOptions::default()
     };
     let graph = model.graph(Some(&gpu), &options)?;
-    Ok(Predicted::with(&gpu, &graph))
+    Ok(Predicted::of(&gpu, &graph))
 }

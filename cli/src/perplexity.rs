@@ -1,24 +1,22 @@
 //! `lathe perplexity`: how well a checkpoint predicts a text, alone and beside a reference.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use lathe_harness::data::stats::Mean;
-use lathe_harness::decode::perplexity::{self, Quality, Runner, Text};
-use lathe_harness::decode::{Chunks, DecodeGraph, Model, SessionOptions};
+use lathe_harness::decode::perplexity::{self, Quality, Text};
+use lathe_harness::decode::{Chunks, DecodeOptions, Model, Session, memory};
 use lathe_harness::error::{Error, Result};
-use lathe_harness::execute::{CpuExecutor, Execute};
 use lathe_harness::gpu::{Gpu, Pipelines};
 use lathe_harness::model::tokenizer::Tokenizer;
-use lathe_harness::plan::tuned::Store;
+use lathe_harness::plan::select::Hints;
 use lathe_kernels::{FloatFormat, KvFormat};
 use serde::Serialize;
 
 use super::Global;
 use super::decode::{
-    AdapterName, ExecutorName, ModelPath, float_format, kv_format, on_device, parse_hints,
-    read_text,
+    AdapterName, ExecutorName, ModelPath, Shown, StepOpts, float_format, kv_format, read_text,
 };
 use super::out;
 use crate::table;
@@ -37,12 +35,8 @@ pub(super) struct Opts {
     /// Score only the text's first tokens; the last window may then be shorter
     #[arg(long, value_name = "TOKENS", value_parser = super::count)]
     limit: Option<usize>,
-    /// Storage of the KV cache
-    #[arg(long, default_value = "f16", value_parser = kv_format())]
-    kv: KvFormat,
-    /// Storage of what goes into matrices
-    #[arg(long, default_value = "f32", value_name = "FORMAT", value_parser = float_format())]
-    activations: FloatFormat,
+    #[command(flatten)]
+    step: StepOpts,
     /// Compare the distributions with those of this checkpoint, such as the unquantised model
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
@@ -58,13 +52,6 @@ pub(super) struct Opts {
     /// This tokenizer.json instead of the model's own tokenizer
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
-    /// The model (not the reference) uses this variant, KERNEL=VARIANT or KERNEL=FILE.wgsl, or the
-    /// command fails. May be repeated
-    #[arg(long, value_name = "KERNEL=VARIANT|FILE.wgsl")]
-    hint: Vec<String>,
-    /// Leave tuned choices out; only hints and the kernels' own preferences count
-    #[arg(long)]
-    untuned: bool,
 }
 
 #[derive(Serialize)]
@@ -113,75 +100,56 @@ struct Reference {
     perplexity: f64,
 }
 
-/// A model as it is asked for.
-struct Side {
-    model: Model,
-    options: SessionOptions,
-}
-
-impl Side {
-    fn open(path: &Path, kv: KvFormat, acts: FloatFormat, opts: &Opts) -> Result<Self> {
-        let options = SessionOptions {
-            // A window's last token is predicted, not fed; the start token is.
-            context: opts.window.min(opts.limit.unwrap_or(usize::MAX)),
-            kv,
-            acts,
-            chunks: Some(Chunks::NONE),
-            store: (!opts.untuned).then(Store::default_path),
-            ..SessionOptions::default()
-        };
-        Ok(Self { model: Model::open(path)?, options })
-    }
-
-    fn ready(
-        &self,
-        global: &Global,
-        gpu: Option<&Arc<Gpu>>,
-    ) -> Result<(DecodeGraph, Box<dyn Execute>)> {
-        let graph = self.model.graph(gpu.map(AsRef::as_ref), &self.options)?;
-        let executor: Box<dyn Execute> = match gpu {
-            Some(gpu) => Box::new(on_device(global, gpu, &Pipelines::default(), &graph)?),
-            None => Box::new(CpuExecutor::new(Arc::clone(&graph.recording))),
-        };
-        Ok((graph, executor))
-    }
+/// A model, as it is asked for, on a device or on the CPU.
+fn session<'a>(
+    global: &Global,
+    gpu: Option<&Arc<Gpu>>,
+    (model, options): &'a (Model, DecodeOptions),
+) -> Result<Session<'a>> {
+    let graph = model.graph(gpu.map(AsRef::as_ref), options)?;
+    let mut shown = Shown::new(global);
+    let load = |gpu| memory::load(gpu, &Pipelines::default(), &graph, &mut shown);
+    let executor = gpu.map(load).transpose()?;
+    Ok(Session::new(model, graph, executor, options.clone()))
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let hints = parse_hints(&opts.hint)?;
-    // What is wrong with the text is said before a large file is read.
+    let options = DecodeOptions {
+        // A window's last token is predicted, not fed; the start token is.
+        context: opts.window.min(opts.limit.unwrap_or(usize::MAX)),
+        chunks: Some(Chunks::NONE),
+        ..opts.step.options()?
+    };
+    // Errors in the text are said before a large file is read.
     let source = read_text(&opts.text, "the text")?;
-    let (kv, acts) = (opts.kv, opts.activations);
-    let mut side = Side::open(opts.model.get()?, kv, acts, opts)?;
-    side.options.hints = hints;
-    let reference = opts.reference.as_ref().map(|path| {
-        let acts = opts.reference_activations.unwrap_or(acts);
-        Side::open(path, opts.reference_kv.unwrap_or(kv), acts, opts)
+    let mut own = (Model::open(opts.model.get()?)?, options);
+    let other = opts.reference.as_ref().map(|path| -> Result<_> {
+        let kv = opts.reference_kv.unwrap_or(opts.step.kv);
+        let acts = opts.reference_activations.unwrap_or(opts.step.activations);
+        let options = DecodeOptions { kv, acts, hints: Hints::new(), ..own.1.clone() };
+        Ok((Model::open(path)?, options))
     });
-    let reference = reference.transpose()?;
-    if let Some(reference) = &reference {
-        perplexity::same_vocabulary(&side.model, &reference.model)?;
+    let other = other.transpose()?;
+    if let Some((reference, _)) = &other {
+        perplexity::same_vocabulary(&own.0, reference)?;
     }
     if let Some(path) = &opts.tokenizer {
-        side.model.set_tokenizer(Tokenizer::open(path)?);
+        own.0.set_tokenizer(Tokenizer::open(path)?);
     }
     let in_text = |e: &dyn std::fmt::Display| Error::Usage(format!("{}: {e}", opts.text.display()));
-    let tokens = side.model.tokenizer()?.encode(&source, false).map_err(|e| in_text(&e))?;
-    let start_token = perplexity::start_token(&side.model)?;
+    let tokens = own.0.tokenizer()?.encode(&source, false).map_err(|e| in_text(&e))?;
+    let start_token = perplexity::start_token(&own.0)?;
     let text = Text::new(start_token, &tokens, opts.window, opts.limit).map_err(|e| in_text(&e))?;
 
-    let gpu = match opts.executor {
-        ExecutorName::Gpu => Some(Arc::new(global.open()?)),
-        ExecutorName::Cpu => None,
-    };
-    let (graph, mut executor) = side.ready(global, gpu.as_ref())?;
-    let mut model = Runner { graph: &graph, executor: &mut *executor };
-    let mut beside = reference.as_ref().map(|r| r.ready(global, gpu.as_ref())).transpose()?;
-    let mut other =
-        beside.as_mut().map(|(graph, executor)| Runner { graph, executor: &mut **executor });
+    let gpu = opts.executor.open(global)?;
+    let mut session_of_own = session(global, gpu.as_ref(), &own)?;
+    let reference = other.as_ref().map(|side| session(global, gpu.as_ref(), side));
+    let mut reference = reference.transpose()?;
+    let mut against = reference.as_mut().map(Session::decoder);
     let bar = global.progress(text.tokens() as u64, "tokens", false);
     let mut on_tokens = |done: usize| bar.inc(done as u64);
-    let quality = perplexity::measure(&mut model, other.as_mut(), &text, &mut on_tokens)?;
+    let mut model = session_of_own.decoder();
+    let quality = perplexity::measure(&mut model, against.as_mut(), &text, &mut on_tokens)?;
     bar.finish_and_clear();
     let report = Report {
         model: opts.model.get()?.to_owned(),
@@ -189,8 +157,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         executor: if gpu.is_some() { "gpu" } else { "cpu" },
         adapter: AdapterName::of(gpu.as_deref()),
         wgpu: lathe_harness::gpu::WGPU_VERSION,
-        kv: kv.name(),
-        activations: acts.name(),
+        kv: own.1.kv.name(),
+        activations: own.1.acts.name(),
         window: opts.window,
         windows: text.windows().len(),
         start_token,
@@ -199,13 +167,15 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         mean_nll: quality.nll.mean,
         std_error: quality.nll.std_error,
         perplexity: quality.perplexity(),
-        reference: quality.against.zip(reference.as_ref()).map(|(against, side)| Reference {
-            model: side.model.file.path.clone(),
-            kv: side.options.kv.name(),
-            activations: side.options.acts.name(),
-            mean_nll: against.nll.mean,
-            std_error: against.nll.std_error,
-            perplexity: against.nll.mean.exp(),
+        reference: quality.against.zip(other.as_ref()).map(|(against, (model, options))| {
+            Reference {
+                model: model.file.path.clone(),
+                kv: options.kv.name(),
+                activations: options.acts.name(),
+                mean_nll: against.nll.mean,
+                std_error: against.nll.std_error,
+                perplexity: against.nll.mean.exp(),
+            }
         }),
         nll_difference: quality.against.map(|a| a.more),
         kl_mean: quality.against.map(|a| a.kl.mean),

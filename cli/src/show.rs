@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use lathe_harness::decode::{GraphOptions, Model, graph};
+use lathe_harness::decode::{DecodeOptions, Model};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
 use lathe_harness::plan::backend_text::{self, Language, Written};
 use lathe_harness::plan::run::{Run, Runs};
-use lathe_harness::plan::shapes;
 use lathe_harness::plan::target::Target;
+use lathe_harness::plan::{Subject, shapes};
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, phases};
 
 use super::Global;
@@ -75,14 +75,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
         return Ok(());
     }
-    let Target { kernel, variants, .. } = Target::one(&opts.target)?;
-    let &[variant] = variants.as_slice() else {
+    let Target { kernel, subjects } = Target::one(&opts.target)?;
+    let [Subject { variant, .. }] = subjects.as_slice() else {
         return Err(Error::Usage(format!(
             "{} has {} variants: name one, as {}/{}",
             kernel.name,
-            variants.len(),
+            subjects.len(),
             kernel.name,
-            variants[0].name
+            subjects[0].variant.name
         )));
     };
     let linked = opts.language == Language::Wgsl && opts.shape.is_none() && opts.stage.is_none();
@@ -136,15 +136,15 @@ fn run_of_layer(opts: &Opts) -> Result<Written> {
         return Err(Error::Usage("`show run` takes --runs WORKGROUPSxINVOCATIONS".into()));
     };
     let model = Model::open(model)?;
-    let options = GraphOptions { runs: Some(grid), ..GraphOptions::of_step(opts.context) };
+    let options = DecodeOptions { runs: Runs::Of(grid), ..DecodeOptions::of_step(opts.context) };
     // More than a phase alone needs: a run has the buffers of all its operations.
     let caps = Capabilities {
         storage_buffers: 64,
         workgroup_memory: 48 << 10,
         ..backend_text::generous()
     };
-    let Model { file, config, weights, .. } = &model;
-    let graph = graph::build(&file.path, config, weights, &caps, &options)?;
+    let Model { file, config, .. } = &model;
+    let graph = model.graph_for(&caps, &options)?;
     let recording = &graph.recording;
     let of_layer = |run: &&Run| {
         recording.ops[run.ops.clone()].iter().any(|op| op.label.layer == Some(opts.layer))

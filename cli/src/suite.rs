@@ -1,34 +1,37 @@
 //! `lathe suite`: generation by seven configurations, all models side by side.
 
-mod configs;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use lathe_harness::data::bytes;
+use lathe_harness::data::record::{Body, Environment, Record, Suite};
+use lathe_harness::decode::Model;
+use lathe_harness::decode::bench::{self, Settings, Tier};
+use lathe_harness::error::{Error, Result};
+use lathe_harness::files;
+use lathe_harness::measure::RunWatch;
+use lathe_harness::model::synth::{SynthArch, SynthSpec, weight_type};
+use lathe_harness::report::{generation, html};
 use lathe_kernels::Format;
 
 use super::Global;
-use super::decode::ModelPaths;
-use super::generation::{OnDevice, RunOpts, measured, run_memory, told_apart};
+use super::decode::{ModelPaths, Shown};
+use super::generation::{RunOpts, told_apart};
 use super::out;
 use super::synth::synthetic;
 
-use configs::{Config, Tier};
-use lathe_harness::data::bytes;
-use lathe_harness::data::record::{
-    Body, Environment, Record, Suite, SuiteConfig, SuiteModel, SuiteRun, Verified,
-};
-use lathe_harness::decode::{Model, Timed, Trial};
-use lathe_harness::error::{Error, Result};
-use lathe_harness::files;
-use lathe_harness::gpu::Gpu;
-use lathe_harness::measure::{Repetitions, RunWatch};
-use lathe_harness::model::synth::{SynthArch, SynthSpec, weight_type};
-use lathe_harness::report::{generation, html};
+const TABLE: &str = "\
+Configurations (prompt / generated tokens):
+  quick     short 64/64, medium 256/256
+  standard  and prefill 1024/64, decode 64/1024,
+            sampled 256/256 (temperature 0.8, top-k 50, top-p 0.9)
+  full      and long 1024/1024,
+            full-pipe 256/256 (as sampled, and repetition penalty 1.1)
+Two warm-ups, median of three runs, no stop at the end-of-sequence token.";
 
 #[derive(Debug, Args)]
-#[command(after_help = configs::TABLE)]
+#[command(after_help = TABLE)]
 pub(super) struct Opts {
     /// Which configurations: quick has 2, standard 5, full all 7
     #[arg(long, default_value = "quick")]
@@ -96,12 +99,32 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         steps_per_submit: opts.steps_per_submit,
         models: Vec::new(),
     };
+    let settings = Settings {
+        warm_ups: opts.warm_ups,
+        repetitions: opts.repetitions,
+        steps_per_submit: opts.steps_per_submit,
+        verify: opts.run.verified(),
+    };
+    let (options, mut shown) = (opts.run.options()?, Shown::new(global));
     for model in &models {
-        of_model(global, opts, &gpu, (model, &configs), &mut |result| {
+        let what = (&configs[..], opts.run.source());
+        bench::suite(&gpu, model, &options, what, settings, &mut shown, &mut |result, config| {
+            let f = &result.configs[config];
+            eprintln!(
+                "{:>9.1} tok/s  first token {:.1} ms, decode {:.1} tok/s, step P50 {:.3} ms, device \
+                 memory {} of {} predicted  {} {config}",
+                f.e2e_tok_s,
+                f.ttft_ms,
+                f.decode_tok_s,
+                f.p50_ms,
+                bytes(f.gpu_memory_bytes),
+                bytes(f.gpu_memory_predicted_bytes),
+                result.model.file(),
+            );
             // A run that is cut short leaves what it had.
             match suite.models.last_mut() {
-                Some(last) if last.model == result.model => *last = result,
-                _ => suite.models.push(result),
+                Some(last) if last.model == result.model => *last = result.clone(),
+                _ => suite.models.push(result.clone()),
             }
             let Some(path) = &opts.output else { return Ok(()) };
             let record = Record::new(watch.environment.clone(), Body::Suite(suite.clone()));
@@ -139,99 +162,4 @@ fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) 
         out::text(&markdown);
     }
     Ok(())
-}
-
-/// Runs all configurations of a model; `on_config` hears of each with those before it.
-fn of_model(
-    global: &Global,
-    opts: &Opts,
-    gpu: &Arc<Gpu>,
-    (model, configs): (&Model, &[Config]),
-    on_config: &mut dyn FnMut(SuiteModel) -> Result<()>,
-) -> Result<()> {
-    let most = configs.iter().map(|config| config.prompt).max().unwrap_or(0);
-    let tokens = opts.run.source().tokens(model, most)?;
-    let contexts = configs.iter().map(|config| (config.prompt + config.generate, config.sampling));
-    let mut on_device = OnDevice::new(gpu, model, &opts.run, contexts)?;
-    let mut result = SuiteModel {
-        model: measured(model),
-        kv: opts.run.step.kv.name().into(),
-        activations: opts.run.step.activations.name().into(),
-        configs: Default::default(),
-    };
-    for config in configs {
-        let named = format!("{} {}", result.model.file(), config.name);
-        let context = config.prompt + config.generate;
-        let (graph, executor) = on_device.graph(global, context, 1, config.sampling)?;
-        let held = executor.device_bytes();
-        let script = config.script(&tokens, opts.run.seed);
-        let mut trial = Trial::new(&graph, executor, script)?;
-        let verified = opts.run.verify(&graph, &mut trial)?;
-        // Both settings in turn, so that what drifts drifts for both.
-        let settings: &[usize] = match opts.steps_per_submit {
-            1 => &[1],
-            n => &[n, 1],
-        };
-        let bar = global.progress(
-            (opts.warm_ups + opts.repetitions * settings.len()) as u64,
-            &named,
-            false,
-        );
-        for _ in 0..opts.warm_ups {
-            trial.run(opts.steps_per_submit)?;
-            bar.inc(1);
-        }
-        let settled = trial.settle(&gpu.adapter)?;
-        let mut repetitions = Repetitions::new(opts.repetitions);
-        while repetitions.wanted().is_some() {
-            let (mut runs, mut held_down) = (Vec::new(), false);
-            for steps_per_submit in settings {
-                runs.push(suite_run(*steps_per_submit, &trial.run(*steps_per_submit)?));
-                held_down |= gpu.is_throttled();
-                bar.inc(1);
-            }
-            repetitions.push(runs, held_down);
-        }
-        bar.finish_and_clear();
-        let (runs, watched) = repetitions.end(settled);
-        let runs = runs.into_iter().flatten().collect();
-        let lengths = [config.prompt, config.generate];
-        let mut figures = SuiteConfig::of(lengths, config.sampling, opts.steps_per_submit, runs);
-        figures.verified = verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v });
-        figures.kv_cache_bytes = graph.kv_bytes();
-        figures.tuned = graph.tuned();
-        figures.run_grid = graph.run_grid();
-        figures.watched = watched;
-        let (memory, predicted) = run_memory(gpu, &graph, held);
-        figures.gpu_memory_bytes = memory;
-        figures.gpu_memory_predicted_bytes = predicted;
-        eprintln!(
-            "{:>9.1} tok/s  first token {:.1} ms, decode {:.1} tok/s, step P50 {:.3} ms, device \
-             memory {} of {} predicted  {named}",
-            figures.e2e_tok_s,
-            figures.ttft_ms,
-            figures.decode_tok_s,
-            figures.p50_ms,
-            bytes(memory),
-            bytes(predicted),
-        );
-        result.configs.insert(config.name.into(), figures);
-        on_config(result.clone())?;
-    }
-    Ok(())
-}
-
-fn suite_run(steps_per_submit: usize, run: &Timed) -> SuiteRun {
-    // A tenth of a microsecond is less than the clock's noise, and a third of the digits.
-    let ms = |seconds: f64| (seconds * 1e7).round() / 1e4;
-    let decode: std::time::Duration = run.steps.iter().sum();
-    SuiteRun {
-        steps_per_submit,
-        ttft_ms: ms(run.prompt.as_secs_f64()),
-        decode_ms: ms(decode.as_secs_f64()),
-        step_ms: match steps_per_submit {
-            1 => run.steps.iter().map(|step| ms(step.as_secs_f64())).collect(),
-            _ => Vec::new(),
-        },
-    }
 }

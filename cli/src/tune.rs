@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use lathe_harness::data::Ratio;
 use lathe_harness::data::processes::CLAIM;
+use lathe_harness::decode::Model;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::measure::tune::{Answer, Candidate, Found, Request, Trials, TuneOptions, tune};
 use lathe_harness::plan::shapes;
@@ -111,7 +112,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
         (name, Some(model)) => {
             let targets = Target::parse(name.as_deref())?;
-            for (kernel, problem) in super::decode::problems(model, &gpu.caps)? {
+            for (kernel, problem) in Model::open(model)?.problems(&gpu.caps)? {
                 let target = targets.iter().find(|target| target.kernel.name == kernel.name);
                 work.extend(target.map(|target| (target.clone(), problem)));
             }
@@ -128,13 +129,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     };
     let program = program()?;
     let mut all = Vec::new();
-    for (Target { kernel, variants, .. }, problem) in work {
+    for (Target { kernel, subjects }, problem) in work {
+        let variants: Vec<_> = subjects.iter().map(|subject| subject.variant).collect();
         options.files.clear();
         for text in &opts.candidate {
             let side = Target::side(kernel, text)?;
             let file =
-                side.file.ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
-            options.files.push((side.variants[0], file.path().to_owned()));
+                side.path().ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
+            options.files.push((side.variant, file.to_owned()));
         }
         let count =
             lathe_harness::measure::tune::candidates(&variants, &options.files).len() as u64;

@@ -142,7 +142,7 @@ fn complaint(
 ) -> Option<String> {
     let gpu = session.gpu.clone();
     let kernel = lathe_kernels::kernel(kernel).unwrap();
-    let target = Target::side(kernel, &format!("naive={file}")).unwrap();
+    let subject = Target::side(kernel, &format!("naive={file}")).unwrap();
     let problem = common::problem(kernel, shape);
     let failed = |error: Error| match error {
         Error::CheckFailed(reason) => reason,
@@ -150,8 +150,7 @@ fn complaint(
     };
     match command {
         Command::Check => {
-            let variant = target.variants[0];
-            let case = check(&gpu, &Pipelines::default(), &target, variant, &problem, 7).unwrap();
+            let case = check(&gpu, &Pipelines::default(), &subject, &problem, 7).unwrap();
             match case.verdict {
                 Verdict::Failed { reason, .. } => Some(reason),
                 Verdict::Passed { .. } => None,
@@ -159,7 +158,7 @@ fn complaint(
             }
         }
         Command::Bench => {
-            let targets = [target];
+            let targets = [Target { kernel, subjects: vec![subject] }];
             let request =
                 Request { targets: &targets, shape: Some(shape), first: false, selected: None };
             let planned = match session.plan(&request) {
@@ -177,8 +176,8 @@ fn complaint(
             let options =
                 AbOptions { time_out: Duration::from_millis(200), ..AbOptions::new(true) };
             let bench = BenchOptions::of(&gpu);
-            let sides = [Target::side(kernel, "naive").unwrap(), target];
-            ab::targets(&gpu, &sides, &problem, &bench, &options).err().map(failed)
+            let sides = [Target::side(kernel, "naive").unwrap(), subject];
+            ab::subjects(&gpu, &sides, &problem, &bench, &options).err().map(failed)
         }
     }
 }

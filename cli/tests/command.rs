@@ -329,32 +329,6 @@ fn show_prints_a_layer_that_is_one_dispatch() {
 }
 
 #[test]
-fn validate_writes_a_page_for_browsers() {
-    let folder = Folder::new();
-    let shown = folder.path("page.html");
-    let report = document(&lathe(&["validate", "matmul", "--page", &shown, "--json"]));
-    let page = folder.read("page.html");
-    assert_eq!(report["bytes"].as_u64().unwrap(), page.len() as u64);
-    let left_out = report["left_out"].as_array().unwrap();
-    assert!(left_out.iter().any(|name| name == "matmul/cooperative_matrix"), "{report}");
-    // What the page asks for is what the registry has.
-    let data = page.split_once("const MODULES = ").unwrap().1.split_once(";\n").unwrap().0;
-    let modules: Value = serde_json::from_str(data).unwrap();
-    let modules = modules.as_array().unwrap();
-    assert_eq!(report["variants"].as_u64().unwrap(), modules.len() as u64);
-    for module in modules {
-        let (kernel, variant) = module["name"].as_str().unwrap().split_once('/').unwrap();
-        let source = lathe_kernels::source(kernel, variant).unwrap().text;
-        assert!(module["code"].as_str().unwrap().ends_with(source));
-        assert!(!module["pipelines"].as_array().unwrap().is_empty(), "{kernel}/{variant}");
-    }
-    ended(&lathe(&["validate", "glu", "--page", &shown]), 0);
-    folder.write("page.html", "precious");
-    ended(&lathe(&["validate", "glu", "--page", &shown]), 2);
-    assert_eq!(folder.read("page.html"), "precious");
-}
-
-#[test]
 fn check_reports_each_case_and_repeats_one() {
     let Some(_) = common::gpu() else { return };
     let report = document(&lathe(&["check", "residual_add", "--cases", "3", "--json"]));

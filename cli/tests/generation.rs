@@ -6,13 +6,10 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 
+use lathe_harness::decode::bench::{Lengths, Trial};
 use lathe_harness::decode::prompts::Source;
-use lathe_harness::decode::session::Prompts;
-use lathe_harness::decode::{
-    DecodeGraph, Model, RunOptions, Sampling, Script, SessionOptions, Trial, session, timed,
-};
+use lathe_harness::decode::{DecodeGraph, DecodeOptions, Decoder, Model, Sampling};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::execute::{Batch, CpuExecutor, Execute, Stream};
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
@@ -20,100 +17,15 @@ use lathe_harness::plan::recording::{Part, TensorId};
 use lathe_kernels::Format;
 use serde_json::Value;
 
-use crate::common::{self, code, command, document, json, lathe, model, on_gpu, stderr};
+use crate::common::{self, code, command, document, json, lathe, model, on_cpu, stderr};
 
 fn graph(model: &Model, context: usize, sampling: Option<Sampling>) -> DecodeGraph {
-    let options = SessionOptions { context, sampling, store: None, ..SessionOptions::default() };
+    let options = DecodeOptions { context, sampling, store: None, ..DecodeOptions::default() };
     model.graph(None, &options).unwrap()
 }
 
-fn cpu(graph: &DecodeGraph) -> CpuExecutor {
-    CpuExecutor::new(Arc::clone(&graph.recording))
-}
-
-fn script(model: &Model, depth: usize, prompt: usize, generate: usize) -> Script {
-    let tokens = Source::Seed(42).tokens(model, Script::given(depth, prompt)).unwrap();
-    Script { tokens, depth, prompt, generate, seed: 42 }
-}
-
-/// Feeding in parts and generating in parts is one sequence: what [`session::run`] makes of it.
-fn pieces_make_the_run(model: &Model, graph: &DecodeGraph, executor: &mut dyn Execute) {
-    let prompt = Source::Seed(7).tokens(model, 21).unwrap();
-    let options = RunOptions {
-        prompt: prompt.clone(),
-        generate: 12,
-        steps_per_submit: Some(3),
-        ..RunOptions::default()
-    };
-    let whole = session::run(graph, executor, &options, &mut |_| {}).unwrap().generated;
-    for (cut, per_submit) in [(1, 1), (17, 4), (20, 100)] {
-        timed::reset(graph, executor, 0).unwrap();
-        timed::feed(graph, executor, &prompt[..cut], Prompts::Chunks).unwrap();
-        timed::feed(graph, executor, &prompt[cut..], Prompts::Chunks).unwrap();
-        let mut tokens = vec![executor.read_words(graph.state).unwrap()[2]];
-        for n in [5, 6] {
-            let steps =
-                timed::generate(graph, executor, n, per_submit, &mut |t| tokens.push(t)).unwrap();
-            assert_eq!(steps.len(), n);
-            assert!(steps.iter().all(|step| !step.is_zero()));
-        }
-        assert_eq!(tokens, whole, "cut at {cut}");
-    }
-    // From one token alone.
-    let options = RunOptions { prompt: prompt[..1].to_vec(), generate: 9, ..options };
-    let whole = session::run(graph, executor, &options, &mut |_| {}).unwrap().generated;
-    timed::reset(graph, executor, 0).unwrap();
-    timed::start(graph, executor, prompt[0]).unwrap();
-    let mut tokens = Vec::new();
-    timed::generate(graph, executor, 9, 2, &mut |t| tokens.push(t)).unwrap();
-    assert_eq!(tokens, whole);
-}
-
-#[test]
-fn pieces_of_a_sequence_make_the_run() {
-    // Gemma's window of 16 is crossed within the prompt.
-    for name in ["llama-tiny-f16", "gemma3-tiny-f16"] {
-        let model = model(name);
-        let graph = graph(&model, 33, None);
-        pieces_make_the_run(&model, &graph, &mut cpu(&graph));
-        let Some(gpu) = common::gpu() else { continue };
-        let _turn = common::turn();
-        let options = SessionOptions { context: 33, store: None, ..SessionOptions::default() };
-        let graph = model.graph(Some(&gpu), &options).unwrap();
-        pieces_make_the_run(&model, &graph, &mut on_gpu(&gpu, &graph));
-    }
-}
-
-#[test]
-fn pieces_that_do_not_fit_are_errors() {
-    let model = model("llama-tiny-f16");
-    let graph = graph(&model, 8, None);
-    let mut executor = cpu(&graph);
-    timed::reset(&graph, &mut executor, 0).unwrap();
-    let mut error = |work: &mut dyn FnMut(&mut CpuExecutor) -> Result<()>| match work(&mut executor)
-    {
-        Err(Error::Usage(text)) => text,
-        other => panic!("{other:?}"),
-    };
-    let generate = |n: usize| {
-        let graph = &graph;
-        move |e: &mut CpuExecutor| timed::generate(graph, e, n, 1, &mut |_| {}).map(|_| ())
-    };
-    assert!(error(&mut generate(1)).contains("the sequence is empty"));
-    assert!(
-        error(&mut |e| timed::feed(&graph, e, &[320], Prompts::Chunks).map(|_| ()))
-            .contains("token 320")
-    );
-    assert!(
-        error(&mut |e| timed::feed(&graph, e, &[1; 9], Prompts::Chunks).map(|_| ()))
-            .contains("context of 8")
-    );
-    timed::feed(&graph, &mut executor, &[1; 6], Prompts::Chunks).unwrap();
-    let mut error = |n| match timed::generate(&graph, &mut executor, n, 1, &mut |_| {}) {
-        Err(Error::Usage(text)) => text,
-        other => panic!("{other:?}"),
-    };
-    assert!(error(3).contains("9 positions do not fit the context of 8"));
+fn tokens(model: &Model, lengths: Lengths) -> Vec<u32> {
+    Source::Seed(42).tokens(model, lengths.given()).unwrap()
 }
 
 #[test]
@@ -123,14 +35,17 @@ fn a_trial_verifies_and_repeats_itself() {
         Sampling { temperature: 0.8, top_k: 50, top_p: 0.9, repeat_penalty: 1.1, repeat_last_n: 0 };
     for (depth, prompt, generate) in [(0, 12, 0), (0, 0, 12), (9, 0, 6), (5, 12, 6), (0, 3, 9)] {
         for sampling in [None, Some(sampled)] {
-            let script = script(&model, depth, prompt, generate);
-            let graph = graph(&model, script.positions(), sampling);
-            let (mut device, mut reference) = (cpu(&graph), cpu(&graph));
-            let mut trial = Trial::new(&graph, &mut device, script).unwrap();
-            let verified = trial.verify(&mut reference, 8).unwrap();
+            let lengths = Lengths { depth, prompt, generate };
+            let (tokens, graph) =
+                (tokens(&model, lengths), graph(&model, lengths.positions(), sampling));
+            let mut device = on_cpu(&graph);
+            let decoder = Decoder::new(&graph, &mut device);
+            let mut trial = Trial::new(decoder, &tokens, lengths, 42).unwrap();
+            trial.verify(8).unwrap();
+            let runs = [1, 4, 1].map(|per_submit| trial.run(per_submit).unwrap());
+            let verified = trial.verified().unwrap();
             assert_eq!(verified.positions, 8);
             assert!(verified.worst_nmse <= verified.limit);
-            let runs = [1, 4, 1].map(|per_submit| trial.run(per_submit).unwrap());
             for run in &runs {
                 assert_eq!(run.steps.len(), generate);
                 assert_eq!(run.prompt.is_zero(), prompt == 0);
@@ -142,26 +57,26 @@ fn a_trial_verifies_and_repeats_itself() {
 }
 
 #[test]
-fn a_script_that_cannot_run_is_refused() {
+fn a_trial_that_cannot_run_is_refused() {
     let model = model("llama-tiny-f16");
     let graph = graph(&model, 8, None);
-    let good = script(&model, 0, 4, 4);
-    for (wrong, why) in [
-        (Script { tokens: Vec::new(), ..good.clone() }, "0 tokens for a run that is given 4"),
-        (Script { generate: 5, ..good.clone() }, "9 positions do not fit"),
-        (Script { depth: 4, prompt: 0, generate: 0, ..good.clone() }, "times nothing"),
-        (Script { tokens: vec![999; 4], ..good.clone() }, "token 999"),
+    let good = Lengths { depth: 0, prompt: 4, generate: 4 };
+    let mut executor = on_cpu(&graph);
+    for (wrong, tokens, why) in [
+        (good, vec![], "0 tokens for a run that is given 4"),
+        (Lengths { generate: 5, ..good }, vec![1; 4], "9 positions do not fit"),
+        (Lengths { depth: 4, prompt: 0, generate: 0 }, vec![1; 4], "times nothing"),
+        (good, vec![999; 4], "token 999"),
     ] {
-        let mut executor = cpu(&graph);
-        let Err(Error::Usage(text)) = Trial::new(&graph, &mut executor, wrong).map(|_| ()) else {
+        let decoder = Decoder::new(&graph, &mut executor);
+        let Err(Error::Usage(text)) = Trial::new(decoder, &tokens, wrong, 42).map(|_| ()) else {
             panic!("accepted: {why}");
         };
         assert!(text.contains(why), "{text}");
     }
-    let mut executor = cpu(&graph);
-    let mut trial = Trial::new(&graph, &mut executor, good).unwrap();
-    let nothing = trial.verify(&mut cpu(&graph), 0);
-    assert!(matches!(nothing, Err(Error::Usage(_))), "0 positions were called verified");
+    let decoder = Decoder::new(&graph, &mut executor);
+    let mut trial = Trial::new(decoder, &[1; 4], good, 42).unwrap();
+    assert!(matches!(trial.verify(0), Err(Error::Usage(_))), "0 positions were called verified");
 }
 
 /// What an executor does wrong.
@@ -244,24 +159,24 @@ impl Execute for Faulty {
 /// verification on, from its first run, or from its second.
 fn found(fault: Fault, from: usize, prompt: usize) -> String {
     let model = model("llama-tiny-f16");
-    let script = script(&model, 0, prompt, 6);
-    let graph = graph(&model, script.positions(), None);
+    let lengths = Lengths { depth: 0, prompt, generate: 6 };
+    let (tokens, graph) = (tokens(&model, lengths), graph(&model, lengths.positions(), None));
     let cell = Rc::new(Cell::new(Fault::Nothing));
     let mut device = Faulty {
-        inner: cpu(&graph),
+        inner: on_cpu(&graph),
         fault: Rc::clone(&cell),
         tokens: graph.tokens,
         state: graph.state,
-        given: script.tokens.len(),
+        given: tokens.len(),
     };
-    let mut trial = Trial::new(&graph, &mut device, script).unwrap();
-    let mut reference = cpu(&graph);
+    let decoder = Decoder::new(&graph, &mut device);
+    let mut trial = Trial::new(decoder, &tokens, lengths, 42).unwrap();
     for stage in 0..3 {
         if stage == from {
             cell.set(fault);
         }
         let done = match stage {
-            0 => trial.verify(&mut reference, 4).map(|_| ()),
+            0 => trial.verify(4),
             _ => trial.run(1).map(|_| ()),
         };
         match done {
@@ -563,7 +478,9 @@ fn the_suite_puts_models_side_by_side() {
 /// say so at the end, to `bench decode` and to `decode`, drawn or not.
 #[test]
 fn a_kernel_that_is_wrong_late_is_found_at_the_end() {
-    let Some(_) = common::gpu() else { return };
+    if common::gpu().is_none() {
+        return;
+    }
     let text = lathe_kernels::source("attention_append", "naive").unwrap().text;
     let begins = "    append_head(workgroup.x";
     assert!(text.contains(begins), "{text}");

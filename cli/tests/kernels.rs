@@ -39,8 +39,8 @@ fn every_variant_matches_its_reference_on_every_fixed_case() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     let matrices = &gpu.caps.cooperative_matrices;
     for target in &targets {
-        for variant in &target.variants {
-            let (name, variant) = (target.kernel.name, variant.name);
+        for subject in &target.subjects {
+            let (name, variant) = (target.kernel.name, subject.variant.name);
             let own = report.cases.iter().filter(|c| c.kernel == name && c.variant == variant);
             let passed = own.filter(|c| matches!(c.verdict, Verdict::Passed { .. })).count();
             let needs = lathe_kernels::reflection(name, variant).unwrap();
@@ -64,8 +64,8 @@ fn matches_reference(name: &str) {
     let outcome = TestRunner::new(config).run(&(draws, any::<u64>()), |(draws, seed)| {
         let mut draws = draws.into_iter();
         let problem = kernel.draw(&mut |n| draws.next().unwrap_or(0) % n.max(1));
-        for variant in &target.variants {
-            let case = check(&gpu, &Pipelines::default(), &target, variant, &problem, seed)
+        for subject in &target.subjects {
+            let case = check(&gpu, &Pipelines::default(), subject, &problem, seed)
                 .map_err(|e| TestCaseError::fail(e.to_string()))?;
             if let Verdict::Failed { reason, .. } = &case.verdict {
                 let repeat = case.reproducer(gpu.checks);

@@ -6,7 +6,7 @@ mod common;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use lathe_harness::decode::{Model, Prompt, Sampling, SessionOptions};
+use lathe_harness::decode::{DecodeOptions, Model, Prompt, Sampling};
 use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Verdict, check};
@@ -90,7 +90,7 @@ fn an_operation_of_another_crate_is_checked_against_its_own_oracle() {
     let checked = |name: &str| {
         let target = Target::one(name).unwrap();
         let (problem, pipelines) = (target.kernel.default_problem(), Pipelines::default());
-        check(&gpu, &pipelines, &target, target.variants[0], &problem, 1).map(|c| c.verdict)
+        check(&gpu, &pipelines, &target.subjects[0], &problem, 1).map(|c| c.verdict)
     };
     assert!(matches!(checked("negate").unwrap(), Verdict::Passed { .. }));
     assert!(matches!(checked("negate_wrongly").unwrap(), Verdict::Failed { .. }));
@@ -106,7 +106,7 @@ fn a_registered_variant_runs_in_whole_steps_where_it_is_hinted() {
     let Some(gpu) = common::own_gpu() else { return };
     let model = common::model("llama-tiny-f16");
     let hints = Hints::from([("gemv".to_owned(), "mine".into())]);
-    let options = SessionOptions { context: 16, hints, store: None, ..SessionOptions::default() };
+    let options = DecodeOptions { context: 16, hints, store: None, ..DecodeOptions::default() };
     let graph = model.graph(Some(&gpu), &options).unwrap();
     let gemv = graph.selected.iter().find(|s| s.kernel == "gemv").unwrap();
     assert_eq!((gemv.variant.as_str(), gemv.why.as_str()), ("mine", "explicit hint"));
@@ -114,7 +114,7 @@ fn a_registered_variant_runs_in_whole_steps_where_it_is_hinted() {
     assert!(!op.plan.built_in, "its indexing is nobody's promise");
     let mut session = model.session(&gpu, options).unwrap();
     let hinted = session.generate(&[2, 5, 7], 6, |_| {}).unwrap().generated;
-    let plain = SessionOptions { context: 16, store: None, ..SessionOptions::default() };
+    let plain = DecodeOptions { context: 16, store: None, ..DecodeOptions::default() };
     let mut session = model.session(&gpu, plain).unwrap();
     assert_eq!(session.generate(&[2, 5, 7], 6, |_| {}).unwrap().generated, hinted);
 }
@@ -124,7 +124,7 @@ fn a_session_generates_greedily_and_by_chance_and_says_what_it_cannot() {
     registered();
     let Some(gpu) = common::own_gpu() else { return };
     let model = common::model("qwen3-tiny-bf16");
-    let options = SessionOptions { context: 16, store: None, ..SessionOptions::default() };
+    let options = DecodeOptions { context: 16, store: None, ..DecodeOptions::default() };
     let mut session = model.session(&gpu, options.clone()).unwrap();
     let mut heard = Vec::new();
     let run = session.generate(&[2, 62, 302], 5, |token| heard.push(token)).unwrap();
@@ -138,7 +138,7 @@ fn a_session_generates_greedily_and_by_chance_and_says_what_it_cannot() {
     let sampling =
         Sampling { temperature: 5.0, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
     let drawn = |seed| {
-        let options = SessionOptions { sampling: Some(sampling), seed, ..options.clone() };
+        let options = DecodeOptions { sampling: Some(sampling), seed, ..options.clone() };
         let mut session = model.session(&gpu, options).unwrap();
         session.generate(&[2, 62, 302], 8, |_| {}).unwrap().generated
     };
@@ -174,7 +174,7 @@ fn the_applications_device_serves_and_stays_the_applications() {
     assert_eq!(gpu.caps.workgroup_memory, device.limits().max_compute_workgroup_storage_size);
     assert_eq!(gpu.adapter.name, adapter.get_info().name);
     let model = common::model("llama-tiny-f16");
-    let options = SessionOptions { context: 8, store: None, ..SessionOptions::default() };
+    let options = DecodeOptions { context: 8, store: None, ..DecodeOptions::default() };
     let mut session = model.session(&gpu, options.clone()).unwrap();
     assert_eq!(session.generate(&[2, 5], 3, |_| {}).unwrap().generated.len(), 3);
     let graph = model.graph(Some(&gpu), &options).unwrap();

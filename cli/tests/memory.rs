@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use lathe_harness::decode::{Chunks, Model, SessionOptions};
+use lathe_harness::decode::{Chunks, DecodeOptions, Model};
 use lathe_harness::error::Error;
 use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
@@ -36,7 +36,7 @@ fn compiled(
 fn recording(gpu: &Gpu, model: &Model, kv: KvFormat, most: usize) -> Arc<Recording> {
     let chunks = Some(Chunks { most, ..Chunks::with_cache(kv) });
     let options =
-        SessionOptions { context: 96, kv, chunks, store: None, ..SessionOptions::default() };
+        DecodeOptions { context: 96, kv, chunks, store: None, ..DecodeOptions::default() };
     model.graph(Some(gpu), &options).unwrap().recording
 }
 

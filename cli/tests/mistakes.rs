@@ -219,7 +219,7 @@ fn parameters_and_adapters_have_ranges() {
     let folder = tempfile::tempdir().unwrap();
     for kernel in ["rope", "qk_norm_rope", "qkv_rope_append", "attention_append"] {
         for value in ["0", "-0", "1e-300", "inf"] {
-            let shape = format!("BASE={value}");
+            let shape = format!("ROPE_BASE={value}");
             let (code, text) = run(folder.path(), &["check", kernel, "--shape", &shape]);
             assert_eq!(code, 2, "{text}");
             assert!(text.contains(&format!("ROPE_BASE={value}: expected a number from 1.0")));
@@ -231,24 +231,21 @@ fn parameters_and_adapters_have_ranges() {
 
 #[test]
 fn a_stale_choice_is_said_once_and_left_out() {
-    let Some(_) = common::gpu() else { return };
+    let Some(gpu) = common::gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let (code, text) = run(folder.path(), &["doctor", "--json"]);
-    assert_eq!(code, 0, "{text}");
-    let doctor: serde_json::Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
-    let adapter = &doctor["adapters"][0];
-    let (name, driver) = (adapter["name"].clone(), adapter["driver"].clone());
-    assert!(name.is_string() && driver.is_string(), "{doctor:#}");
-    let shape = "ROWS=64,K=64,WEIGHT=bf16,ACT_FORMAT=f32,Y_OFFSET=0,Y_AFTER=0,N_VECTORS=1,BETA=0";
+    let kernel = lathe_kernels::kernel("gemv").unwrap();
+    let shape = kernel.key(&common::problem(kernel, "ROWS=64,K=64").shape);
+    let place = gpu.place();
     let store = serde_json::json!({ "schema_version": 1, "entries": [{
-        "adapter": name, "driver": driver, "kernel": "gemv", "shape": shape,
+        "adapter": place.adapter.name, "driver": place.adapter.driver, "wgpu": place.wgpu,
+        "runtime_checks": place.runtime_checks, "kernel": "gemv", "shape": shape,
         "variant": "subgroup_multicol", "constants": { "ROWS_PER_WG": 0.0, "WG": 0.0 },
         "source": "0", "ratio": { "median": 0.5, "low": 0.4, "high": 0.6 },
         "incumbent": "naive", "date": "",
     }]});
     let path = folder.path().join("tuned.json");
     fs::write(&path, store.to_string()).unwrap();
-    let args = ["bench", "gemv", "--selected", "--shape", shape];
+    let args = ["bench", "gemv", "--selected", "--shape", &shape];
     let output = command_in(folder.path(), &args).env("LATHE_TUNED", &path).output().unwrap();
     let (code, text) = outcome(&output);
     assert_eq!(code, 0, "{text}");

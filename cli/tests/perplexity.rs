@@ -2,19 +2,18 @@
 //! against a plain second computation, and what the command refuses.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
-
-use lathe_harness::decode::perplexity::{self, Compared, Runner, Text};
-use lathe_harness::decode::session::Prompts;
-use lathe_harness::decode::{Chunks, DecodeGraph, Model, RunOptions, SessionOptions};
-use lathe_harness::execute::{CpuExecutor, Execute};
+use lathe_harness::decode::perplexity::{self, Compared, Text};
+use lathe_harness::decode::{Chunks, DecodeGraph, DecodeOptions, Decoder, Model, Prompts, Script};
+use lathe_harness::execute::Execute;
 use lathe_harness::gpu::Gpu;
 use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_kernels::KvFormat;
 use serde_json::Value;
 
 use crate::command::talking_model;
-use crate::common::{self, Folder, GOLDENS, Golden, assert_ends, golden_name, lathe, printed};
+use crate::common::{
+    self, Folder, GOLDENS, Golden, assert_ends, golden_name, lathe, on_cpu, printed,
+};
 
 /// The golden's prompt and continuation, and transformers' logits after each of them.
 fn golden(name: &str) -> (Vec<u32>, Vec<f32>) {
@@ -24,12 +23,8 @@ fn golden(name: &str) -> (Vec<u32>, Vec<f32>) {
 
 fn graph(name: &str, gpu: Option<&Gpu>, context: usize, kv: KvFormat) -> DecodeGraph {
     let chunks = Some(Chunks::NONE);
-    let options = SessionOptions { context, kv, chunks, store: None, ..SessionOptions::default() };
+    let options = DecodeOptions { context, kv, chunks, store: None, ..DecodeOptions::default() };
     common::model(name).graph(gpu, &options).unwrap()
-}
-
-fn on_cpu(graph: &DecodeGraph) -> CpuExecutor {
-    CpuExecutor::new(Arc::clone(&graph.recording))
 }
 
 /// Probabilities of a row, without a thought for overflow.
@@ -47,11 +42,11 @@ fn plain_nll(logits: &[f32], tokens: &[u32]) -> Vec<f64> {
 
 /// Logits after each of `tokens`, as a session shows them.
 fn observed(graph: &DecodeGraph, executor: &mut dyn Execute, tokens: &[u32]) -> Vec<f32> {
-    let options = RunOptions {
+    let options = Script {
         prompt: tokens.to_vec(),
         prompts: Prompts::TokenByToken,
         steps_per_submit: Some(1),
-        ..RunOptions::default()
+        ..Script::default()
     };
     common::observed(graph, executor, &options).1
 }
@@ -77,7 +72,7 @@ fn tokens_have_the_likelihood_that_transformers_gives_them() {
         {
             let graph = graph(name, None, scored.len(), kv);
             let mut executor = on_cpu(&graph);
-            let mut runner = Runner { graph: &graph, executor: &mut executor };
+            let mut runner = Decoder::new(&graph, &mut executor);
             let mut heard = 0;
             let nll = perplexity::window(&mut runner, None, tokens[0], scored, &mut |n| heard += n);
             assert_close(name, &nll.unwrap().0, &expected, each);
@@ -99,7 +94,7 @@ fn a_device_gives_the_likelihood_that_transformers_gives() {
         let rows = &logits[..logits.len() / tokens.len() * scored.len()];
         let graph = graph(name, Some(&gpu), scored.len(), KvFormat::F32);
         let mut executor = common::on_gpu(&gpu, &graph);
-        let mut runner = Runner { graph: &graph, executor: &mut executor };
+        let mut runner = Decoder::new(&graph, &mut executor);
         // Twice: nothing of the first window is left in the second.
         for _ in 0..2 {
             let nll = perplexity::window(&mut runner, None, tokens[0], scored, &mut |_| {});
@@ -124,7 +119,7 @@ fn windows_are_sequences_of_their_own() {
         let fed = [&[start], &scored[..window - 1]].concat();
         expected.extend(plain_nll(&observed(&graph, &mut executor, &fed), scored));
     }
-    let mut runner = Runner { graph: &graph, executor: &mut executor };
+    let mut runner = Decoder::new(&graph, &mut executor);
     let mut got = Vec::new();
     for scored in text.windows() {
         got.extend(perplexity::window(&mut runner, None, start, scored, &mut |_| {}).unwrap().0);
@@ -149,8 +144,8 @@ fn scores_beside_a_reference_are_those_of_a_plain_computation() {
     let fed = &tokens[..scored.len()];
     let rows = [0, 1].map(|i| observed(&graphs[i], &mut executors[i], fed));
     let [ours, theirs] = &mut executors;
-    let mut model = Runner { graph: &graphs[0], executor: ours };
-    let mut other = Runner { graph: &graphs[1], executor: theirs };
+    let mut model = Decoder::new(&graphs[0], ours);
+    let mut other = Decoder::new(&graphs[1], theirs);
     let (own, got) =
         perplexity::window(&mut model, Some(&mut other), start, scored, &mut |_| {}).unwrap();
     let nll = [0, 1].map(|i| plain_nll(&rows[i], scored));
@@ -215,7 +210,7 @@ fn the_command_reports_what_the_library_measures() {
     let cut = Text::new(opened.config.bos.unwrap(), &tokens, 32, None).unwrap();
     let graph = graph("llama-tiny-f16", None, 32, KvFormat::F16);
     let mut executor = on_cpu(&graph);
-    let mut runner = Runner { graph: &graph, executor: &mut executor };
+    let mut runner = Decoder::new(&graph, &mut executor);
     let quality = perplexity::measure(&mut runner, None, &cut, &mut |_| {}).unwrap();
     assert_eq!(report["tokens"], cut.tokens());
     assert_eq!(report["windows"], cut.windows().len());

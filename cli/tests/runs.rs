@@ -4,23 +4,21 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use lathe_harness::decode::graph::Chunks;
 use lathe_harness::decode::load::LayerWeights;
-use lathe_harness::decode::session;
 use lathe_harness::decode::{
-    DecodeGraph, GraphOptions, Known, Model, Prefix, RunOptions, SessionOptions, Weights, graph,
+    Chunks, DecodeGraph, DecodeOptions, Decoder, Looks, Model, Observer, Prefix, Script, Session,
+    Weights, logits_limit,
 };
 use lathe_harness::error::{Error, Result};
 use lathe_harness::execute::{Batch, Execute, GpuExecutor, Stream};
 use lathe_harness::gpu::Policy;
+use lathe_harness::model::Config;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
-use lathe_harness::model::{Config, ModelFile};
 use lathe_harness::plan::backend_text;
-use lathe_harness::plan::recording::{Part, Recording, TensorId};
+use lathe_harness::plan::recording::{Op, Part, Recording, TensorId};
 use lathe_harness::plan::run::{Bound, LeftOut, Runs, without_each_phase};
 use lathe_harness::plan::select::Hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
@@ -34,8 +32,8 @@ fn large() -> Capabilities {
     Capabilities { storage_buffers: 64, workgroup_memory: 48 << 10, ..backend_text::generous() }
 }
 
-fn of_step(context: usize, grid: Grid) -> GraphOptions {
-    GraphOptions { runs: Some(grid), ..GraphOptions::of_step(context) }
+fn of_step(context: usize, grid: Grid) -> DecodeOptions {
+    DecodeOptions { runs: Runs::Of(grid), ..DecodeOptions::of_step(context) }
 }
 
 /// The step of a real shape without its values: one zeroed piece of memory is every matrix, and the
@@ -50,16 +48,15 @@ fn of_shape(arch: SynthArch, matrices: Format, context: usize, grid: Grid) -> De
     let path = folder.path().join("mini.gguf");
     let spec = SynthSpec { arch: mini, quant: Format::Bf16, embed_quant: None, seed: 1 };
     write_synth(&spec, &path, &mut |_, _| {}).unwrap();
-    let file = Arc::new(ModelFile::open(&path).unwrap());
-    let small = file.config().unwrap();
-    let loaded = Weights::load(&file, &small).unwrap();
+    let mut model = Model::open(&path).unwrap();
+    let small = model.config.clone();
     // Hidden, feed-forward, heads, KV heads, width of a head.
     let [hidden, ffn, n_heads, n_kv_heads, head_dim] = match arch {
         SynthArch::Gemma3_1b => [1152, 6912, 4, 1, 256],
         SynthArch::Llama3_2_1b => [2048, 8192, 32, 8, 64],
         _ => [2048, 6144, 16, 8, 128],
     };
-    let config = Config {
+    let config = &Config {
         hidden,
         ffn,
         n_heads,
@@ -89,14 +86,16 @@ fn of_shape(arch: SynthArch, matrices: Format, context: usize, grid: Grid) -> De
         ffn_down: matrix(hidden, ffn),
         post_ffw_norm: config.post_norms.then(|| ones(hidden)),
     };
-    let weights = Weights {
+    model.weights = Weights {
         embed: matrix(config.vocab, hidden),
         head: None,
         output_norm: ones(hidden),
-        rope_freqs: loaded.rope_freqs.map(|_| vec![1.0; head_dim / 2]),
+        rope_freqs: model.weights.rope_freqs.map(|_| vec![1.0; head_dim / 2]),
         layers: vec![layer; config.n_layers],
     };
-    graph::build(Path::new(arch.name()), &config, &weights, &large(), &of_step(context, grid))
+    model.config = config.clone();
+    model
+        .graph_for(&large(), &of_step(context, grid))
         .unwrap_or_else(|e| panic!("{arch} {matrices:?} {context} {grid:?}: {e}"))
 }
 
@@ -133,9 +132,7 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
         let model = common::model(name);
         for context in [64, 200] {
             for grid in [grid(128, 256), grid(64, 64), grid(1, 64)] {
-                let options = of_step(context, grid);
-                let Model { file, config, weights, .. } = &model;
-                let graph = graph::build(&file.path, config, weights, &large(), &options);
+                let graph = model.graph_for(&large(), &of_step(context, grid));
                 let graph = graph.unwrap_or_else(|e| panic!("{name} {context} {grid:?}: {e}"));
                 assert!(!graph.recording.runs.is_empty(), "{name} {context} {grid:?}");
             }
@@ -171,12 +168,10 @@ fn phases_are_left_out_of_layers_that_differ() {
         let model = common::model(name);
         for together in [u32::MAX, 1] {
             let grid = Grid { groups: 64, invocations: 64, prefetch: 1, layers: together };
-            let Model { file, config, weights, .. } = &model;
-            let options = of_step(64, grid);
-            let graph = graph::build(&file.path, config, weights, &large(), &options).unwrap();
+            let graph = model.graph_for(&large(), &of_step(64, grid)).unwrap();
             let all = without_each_phase(&graph.recording, &large()).unwrap();
             let said = format!("{name} {together}");
-            assert_in_all_layers(&graph.recording, &all, config.n_layers, &said);
+            assert_in_all_layers(&graph.recording, &all, model.config.n_layers, &said);
         }
     }
 }
@@ -254,14 +249,14 @@ fn the_output_projection_combines_few_splits() {
 /// A software adapter takes one workgroup after the other, so the first waits in vain.
 const TOO_MANY: Grid = Grid { groups: 64, invocations: 64, prefetch: 0, layers: u32::MAX };
 
-fn session_options(runs: Runs) -> SessionOptions {
-    SessionOptions {
+fn session_options(runs: Runs) -> DecodeOptions {
+    DecodeOptions {
         context: 64,
         kv: KvFormat::F32,
         store: None,
         steps_per_submit: Some(4),
         runs,
-        ..SessionOptions::default()
+        ..DecodeOptions::default()
     }
 }
 
@@ -276,13 +271,12 @@ fn a_session_goes_on_without_runs_whose_waits_give_up() {
         return;
     }
     for name in ["llama-tiny-q4km", "gemma3-tiny-f16"] {
-        let model = common::model(name);
-        let Golden { prompt, mut greedy, .. } = Golden::load(name);
+        let Golden { prompt, mut greedy, model, .. } = Golden::load(name);
         let n = greedy.len();
         // A session ends where the model does.
         let ended = greedy.iter().position(|token| model.config.end_tokens.contains(token));
         greedy.truncate(ended.map_or(greedy.len(), |last| last + 1));
-        let generate = |session: &mut lathe_harness::decode::Session<'_>| {
+        let generate = |session: &mut Session<'_>| {
             let mut heard = Vec::new();
             let run = session.generate(&prompt[..], n, |token| heard.push(token));
             (run, heard)
@@ -316,6 +310,45 @@ fn a_session_goes_on_without_runs_whose_waits_give_up() {
     }
     let said = gpu.run_grid().unwrap().unwrap_err();
     assert!(said.contains("waited in vain"), "{said}");
+}
+
+/// Hears tokens, steps and their end.
+#[derive(Default)]
+struct Heard(Vec<u32>, Vec<usize>, usize);
+
+impl Observer for Heard {
+    fn token(&mut self, token: u32) {
+        self.0.push(token);
+    }
+    fn look(&mut self, seen: lathe_harness::decode::Seen<'_>) -> Result<()> {
+        self.1.push(seen.position);
+        Ok(())
+    }
+    fn looked(&mut self) -> Result<()> {
+        self.2 += 1;
+        Ok(())
+    }
+}
+
+/// A decode with an observer hands out each token once, whether its steps are looked at or not and
+/// whether its waits give up or not.
+#[test]
+fn observers_hear_each_token_once_and_every_step() {
+    let Some(gpu) = common::own_gpu() else { return };
+    let golden = Golden::load("qwen3-tiny-bf16");
+    let many = if gpu.adapter.software { Runs::Assumed(TOO_MANY) } else { Runs::Off };
+    for (every_step, runs) in [(false, many), (true, many), (false, Runs::Off), (true, Runs::Off)] {
+        let mut session = golden.model.session(&gpu, session_options(runs)).unwrap();
+        let looks = Looks { verify: Some(4), every_step };
+        let mut heard = Heard::default();
+        let done = session.decode(&golden.free(4), looks, &mut heard).unwrap();
+        let Heard(tokens, steps, ends) = heard;
+        assert_eq!((&tokens, &done.run.generated), (&golden.greedy, &golden.greedy));
+        assert_eq!(done.verified.unwrap().positions, 4);
+        assert_eq!(done.run.runs_gave_up.is_some(), runs.is_auto());
+        let all: Vec<usize> = (0..if every_step { 63 } else { 0 }).collect();
+        assert_eq!((&steps[steps.len() - all.len()..], ends), (&all[..], usize::from(every_step)));
+    }
 }
 
 /// An executor whose waits give up after some submissions.
@@ -372,82 +405,65 @@ fn gave_up() -> Error {
 #[test]
 fn a_run_goes_on_behind_tokens_that_were_handed_out() {
     let Some(gpu) = common::own_gpu() else { return };
-    let name = "qwen3-tiny-bf16";
-    let model = common::model(name);
-    let Golden { prompt, greedy, .. } = Golden::load(name);
-    let graph = model.graph(Some(&gpu), &session_options(Runs::Off)).unwrap();
+    let golden = Golden::load("qwen3-tiny-bf16");
+    let greedy = &golden.greedy;
+    let graph = golden.model.graph(Some(&gpu), &session_options(Runs::Off)).unwrap();
     let mut executor = on_gpu(&gpu, &graph);
-    let n = greedy.len();
-    let options =
-        RunOptions { prompt, generate: n, steps_per_submit: Some(4), ..RunOptions::default() };
+    let script = golden.free(4);
+    let (n, first) = (script.generate, script.prompt.len());
+    // Tokens that are chosen, and what comes of the run.
+    let decode = |executor: &mut dyn Execute, observed: bool, script: &Script| {
+        let (mut heard, mut decoder) = (Vec::new(), Decoder::new(&graph, executor));
+        let run = match observed {
+            false => decoder.run(script, &mut |token| heard.push(token)),
+            true => decoder.observe(script, &mut |step| {
+                heard.extend((step.position + 1 >= first).then_some(step.choice));
+                Ok(())
+            }),
+        };
+        (heard, run)
+    };
     let mut kept = Vec::new();
     for submissions in 0..=(n - 1) / 4 {
         for observed in [false, true] {
-            let begun = Instant::now();
-            let mut known = Known::default();
             let mut failing = GivesUp { inner: &mut executor, submissions };
-            let run = match observed {
-                false => session::run(&graph, &mut failing, &options, &mut |token| {
-                    known.push(token, begun);
-                }),
-                true => session::run_observed(&graph, &mut failing, &options, &mut |step| {
-                    known.push(step.choice, begun);
-                    Ok(())
-                }),
-            };
+            let (known, run) = decode(&mut failing, observed, &script);
             assert!(matches!(run.unwrap_err(), Error::Waits { .. }), "{submissions}");
-            assert_eq!(known.tokens, greedy[..known.tokens.len()], "{submissions}");
-            kept.push(known.tokens.len());
-            let options = RunOptions { known: known.clone(), ..options.clone() };
-            let mut heard = known.tokens.clone();
-            let run = match observed {
-                false => session::run(&graph, &mut executor, &options, &mut |token| {
-                    heard.push(token);
-                }),
-                true => session::run_observed(&graph, &mut executor, &options, &mut |step| {
-                    let at = step.position + 1 - options.prompt.len();
-                    heard.extend((at >= known.tokens.len()).then_some(step.choice));
-                    Ok(())
-                }),
-            };
-            assert_eq!(run.unwrap().generated, greedy, "{submissions} {observed}");
-            assert_eq!(heard, greedy, "{submissions} {observed}: each once");
+            assert_eq!(known, greedy[..known.len()], "{submissions}");
+            kept.push(known.len());
+            let (heard, run) = decode(&mut executor, observed, &script.behind(&known));
+            let run = run.unwrap().behind(&known, Duration::ZERO);
+            assert_eq!((&heard, &run.generated), (greedy, greedy), "{submissions} {observed}");
+            assert_eq!(run.steps.is_empty(), !known.is_empty(), "two ways have no figure");
         }
     }
     assert!([0, 1, 5].iter().all(|tokens| kept.contains(tokens)), "{kept:?}");
-    // What another run handed out is fed, whatever this one would have chosen.
+    // The tokens that another run handed out are fed, whatever this one would have chosen.
     let other: Vec<u32> = greedy[..3].iter().map(|token| (token + 1) % 320).collect();
-    let known = Known { tokens: other.clone(), ..Known::default() };
-    let options = RunOptions { known, ..options };
-    let run = session::run(&graph, &mut executor, &options, &mut |_| {}).unwrap();
-    let forced = RunOptions { forced: other.clone(), known: Known::default(), ..options.clone() };
-    let forced = session::run_observed(&graph, &mut executor, &forced, &mut |_| Ok(())).unwrap();
+    let (_, run) = decode(&mut executor, false, &script.behind(&other));
+    let run = run.unwrap().behind(&other, Duration::ZERO);
+    let forced = Script { forced: other.clone(), ..script.clone() };
+    let (choices, _) = decode(&mut executor, true, &forced);
     assert_eq!(run.generated[..3], other);
-    assert_eq!(run.generated[3], forced.generated[3], "the choice behind what was fed");
-    // The first positions are verified of a prompt that is longer than they are: what was handed
-    // out comes behind all of it.
-    assert!(options.prompt.len() > 3);
-    Prefix::verify(&graph, &mut executor, &options, 3).unwrap();
+    assert_eq!(run.generated[3], choices[3], "the choice behind what was fed");
+    // The first positions are verified of a prompt that is longer than they are: tokens that were
+    // handed out come behind all of it.
+    Prefix::verify(&mut Decoder::new(&graph, &mut executor), &script.behind(&other), 3).unwrap();
     // A text that had ended stays ended.
-    let ended = RunOptions { stop_at: vec![other[2]], ..options };
-    let run = session::run(&graph, &mut executor, &ended, &mut |_| {}).unwrap();
-    assert_eq!(run.generated, other);
+    let ended = Script { stop_at: vec![other[2]], ..script };
+    let (_, run) = decode(&mut executor, false, &ended.behind(&other));
+    assert_eq!(run.unwrap().behind(&other, Duration::ZERO).generated, other);
 }
 
 fn on_gpu(gpu: &Device, graph: &DecodeGraph) -> GpuExecutor {
     common::executor(gpu, &graph.recording, Policy::Plain)
 }
 
-/// Greedy tokens of a graph, and of its step at which it chooses token `at` the logits.
-fn logits_at(gpu: &Device, graph: &DecodeGraph, options: &RunOptions, at: usize) -> Vec<f32> {
-    let options = RunOptions { generate: at + 1, ..options.clone() };
-    let mut logits = Vec::new();
-    session::run_observed(graph, &mut on_gpu(gpu, graph), &options, &mut |step| {
-        logits = step.logits.to_vec();
-        Ok(())
-    })
-    .unwrap();
-    logits
+/// Logits of the step at which a graph chooses token `at`.
+fn logits_at(gpu: &Device, graph: &DecodeGraph, script: &Script, at: usize) -> Vec<f32> {
+    let script = Script { generate: at + 1, ..script.clone() };
+    let (_, logits) = common::observed(graph, &mut on_gpu(gpu, graph), &script);
+    logits[logits.len() - graph.vocab..].to_vec()
 }
 
 /// 512 greedy tokens of a trained checkpoint (128 on a software adapter), and 96 of each
@@ -457,35 +473,27 @@ fn logits_at(gpu: &Device, graph: &DecodeGraph, options: &RunOptions, at: usize)
 /// their own ways from there, and the test says so.
 #[test]
 fn long_greedy_texts_are_the_same_apart_fused_and_as_runs() {
-    let Some(_) = common::gpu() else { return };
-    let rusty: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(common::golden("rusty/rusty.json")).unwrap())
-            .unwrap();
-    let tiny = |name: &str| (name.to_owned(), Golden::load(name).prompt);
+    let Some(gpu) = common::gpu() else { return };
+    let rusty = std::fs::read_to_string(common::golden("rusty/rusty.json")).unwrap();
+    let rusty: serde_json::Value = serde_json::from_str(&rusty).unwrap();
+    let prompt = common::ids(&rusty["cases"][0]["prompt"]);
+    let of_rusty = if gpu.adapter.software { 128 } else { 512 };
+    let tiny = |name: &'static str| (name, Golden::load(name).prompt, 96);
     let models = [
-        ("rusty/rusty-q6_k".to_owned(), common::ids(&rusty["cases"][0]["prompt"])),
+        ("rusty/rusty-q6_k", prompt, of_rusty),
         tiny("gemma3-tiny-q4km"),
         tiny("llama-tiny-q4km"),
         tiny("qwen3-tiny-bf16"),
     ];
     // Steps this small keep no more than one core busy.
     std::thread::scope(|scope| {
-        for (name, prompt) in &models {
-            scope.spawn(move || {
-                let gpu = common::own_gpu().unwrap();
-                let most = match name.starts_with("rusty") {
-                    true if gpu.adapter.software => 128,
-                    true => 512,
-                    false => 96,
-                };
-                three_ways(&gpu, name, prompt, most);
-            });
+        for (name, prompt, most) in &models {
+            scope.spawn(move || three_ways(&common::own_gpu().unwrap(), name, prompt, *most));
         }
     });
 }
 
 fn three_ways(gpu: &Device, name: &str, prompt: &[u32], most: usize) {
-    let begun = Instant::now();
     let model = common::model(name);
     let context = model.config.context_length.min((prompt.len() + most - 1).max(LONGER));
     let n = most.min(context - prompt.len() + 1);
@@ -496,26 +504,19 @@ fn three_ways(gpu: &Device, name: &str, prompt: &[u32], most: usize) {
                 .map(|kernel| (kernel.to_owned(), "naive".into()))
                 .into(),
         };
-        let options = GraphOptions {
-            kv: KvFormat::F32,
-            chunks: Chunks::with_cache(KvFormat::F32),
-            hints,
-            runs,
-            ..GraphOptions::of_step(context)
-        };
-        let Model { file, config, weights, .. } = &model;
-        graph::build(&file.path, config, weights, &gpu.caps, &options).unwrap()
+        let chunks = Some(Chunks::with_cache(KvFormat::F32));
+        let of_step = DecodeOptions::of_step(context);
+        let way = DecodeOptions { kv: KvFormat::F32, chunks, hints, runs, ..of_step };
+        model.graph_for(&gpu.caps, &way).unwrap()
     };
+    let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: u32::MAX };
     let graphs = [
-        ("apart", build(true, None)),
-        ("by default", build(false, None)),
-        (
-            "as runs",
-            build(false, Some(Grid { groups: 1, invocations: 64, prefetch: 2, layers: u32::MAX })),
-        ),
+        ("apart", build(true, Runs::Off)),
+        ("by default", build(false, Runs::Off)),
+        ("as runs", build(false, Runs::Of(grid))),
     ];
     let fused = |graph: &DecodeGraph| {
-        let fuses = |op: &&lathe_harness::plan::recording::Op| op.kernel().fuses.is_some();
+        let fuses = |op: &&Op| op.kernel().fuses.is_some();
         graph.recording.ops.iter().filter(fuses).count()
     };
     let [apart, default, runs] = graphs.each_ref().map(|(_, graph)| graph);
@@ -523,16 +524,16 @@ fn three_ways(gpu: &Device, name: &str, prompt: &[u32], most: usize) {
     assert!(fused(apart) < fused(default), "{name}: {}", fused(apart));
     let in_runs: usize = runs.recording.runs.iter().map(|run| run.layers).sum();
     assert_eq!(in_runs, model.config.n_layers, "{name}");
-    let options = RunOptions {
+    let script = Script {
         prompt: prompt.to_vec(),
         generate: n,
         steps_per_submit: Some(16),
-        ..RunOptions::default()
+        ..Script::default()
     };
     let texts = graphs.each_ref().map(|(way, graph)| {
         let begun = Instant::now();
         let mut executor = on_gpu(gpu, graph);
-        let run = session::run(graph, &mut executor, &options, &mut |_| {}).unwrap();
+        let run = Decoder::new(graph, &mut executor).run(&script, &mut |_| {}).unwrap();
         eprintln!("{name} {way}: {:.1} s", begun.elapsed().as_secs_f64());
         assert_eq!(run.generated.len(), n, "{name} {way}");
         run.generated
@@ -541,15 +542,12 @@ fn three_ways(gpu: &Device, name: &str, prompt: &[u32], most: usize) {
         let Some(at) = texts[0].iter().zip(text).position(|(a, b)| a != b) else { continue };
         let (a, b) = (texts[0][at] as usize, text[at] as usize);
         for graph in [apart, graph] {
-            let logits = logits_at(gpu, graph, &options, at);
+            let logits = logits_at(gpu, graph, &script, at);
             let scale = logits.iter().fold(0f32, |most, v| most.max(v.abs()));
-            let bound = scale * session::logits_limit(graph).sqrt() as f32;
+            let bound = scale * logits_limit(graph).sqrt() as f32;
             let margin = (logits[a] - logits[b]).abs();
             eprintln!("{name} {way}: token {at} is {b}, apart {a}: {margin:e} of {bound:e}");
             assert!(margin <= bound, "{name} {way}: token {at}: {a} or {b}, by {margin:e}");
         }
     }
-    let distinct = texts[0].iter().collect::<std::collections::BTreeSet<_>>().len();
-    let took = begun.elapsed().as_secs_f64();
-    eprintln!("{name}: {n} tokens, {distinct} different ones, three ways in {took:.1} s");
 }

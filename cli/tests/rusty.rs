@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lathe_harness::decode::perplexity::{self, Runner, Text};
-use lathe_harness::decode::session::{self, Prompts, RunOptions};
-use lathe_harness::decode::{Model, SessionOptions};
+use lathe_harness::decode::perplexity::{self, Text};
+use lathe_harness::decode::{DecodeOptions, Decoder, Model, Prompts, Script};
 use lathe_harness::execute::{CpuExecutor, Execute};
 use lathe_harness::gpu::{Gpu, Policy};
 use lathe_harness::model::ModelFile;
@@ -43,9 +42,9 @@ fn float(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-fn options(context: usize) -> SessionOptions {
+fn options(context: usize) -> DecodeOptions {
     let kv = KvFormat::F32;
-    SessionOptions { context, kv, store: None, ..SessionOptions::default() }
+    DecodeOptions { context, kv, store: None, ..DecodeOptions::default() }
 }
 
 /// What the model writes after the oracle's prompts, each with its number, and after the first of
@@ -61,14 +60,14 @@ fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<(usize, Vec<u32>)> {
         Some(gpu) => Box::new(common::executor(gpu, recording, Policy::Plain)),
     };
     let mut write = |case: &Value, prompts| {
-        let options = RunOptions {
+        let options = Script {
             prompt: ids(&case["prompt"]),
             generate: ids(&case["greedy"]).len(),
             steps_per_submit: Some(8),
             prompts,
-            ..RunOptions::default()
+            ..Script::default()
         };
-        session::run(&graph, &mut *executor, &options, &mut |_| {}).unwrap().generated
+        Decoder::new(&graph, &mut *executor).run(&options, &mut |_| {}).unwrap().generated
     };
     let texts: Vec<_> =
         cases.iter().map(|(at, case)| (*at, write(case, Prompts::Chunks))).collect();
@@ -96,7 +95,7 @@ fn held_out(model: &Model, windows: usize) -> f64 {
     let next = AtomicUsize::new(0);
     let sum_of_some = || {
         let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-        let mut runner = Runner { graph: &graph, executor: &mut executor };
+        let mut runner = Decoder::new(&graph, &mut executor);
         let mut sum = 0.0;
         while let Some(window) = windows.get(next.fetch_add(1, Ordering::Relaxed)) {
             let nll = perplexity::window(&mut runner, None, start, window, &mut |_| {}).unwrap().0;

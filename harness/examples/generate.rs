@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use lathe_harness::decode::{Model, Sampling, SessionOptions};
+use lathe_harness::decode::{DecodeOptions, Model, Sampling};
 use lathe_harness::gpu::{Checks, Gpu};
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_kernels::Format;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Greedily: with 32 positions, because that is all it is asked for.
     let gpu = Gpu::open(None, Checks::default())?.into();
     let model = Model::open(&path)?;
-    let short = SessionOptions { context: 32, ..SessionOptions::default() };
+    let short = DecodeOptions { context: 32, ..DecodeOptions::default() };
     let mut session = model.session(&gpu, short.clone())?;
     let run = session.generate(prompt.as_str(), 8, |token| println!("token {token}"))?;
     println!("{}", model.text(&run.generated).unwrap_or_default());
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         repeat_penalty: 1.0,
         repeat_last_n: 0,
     };
-    let mut session = model.session(&gpu, SessionOptions { sampling: Some(sampling), ..short })?;
+    let mut session = model.session(&gpu, DecodeOptions { sampling: Some(sampling), ..short })?;
     let run = session.generate(&[1, 2, 3], 8, |_| {})?;
     println!("{:?}", run.generated);
     Ok(())

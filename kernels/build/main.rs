@@ -4,7 +4,7 @@
 //! of the declaration there; other files below `ops/` and `wgsl/` are modules (see `wgsl.rs` and
 //! `src/link.rs`). What is imported comes after the variant, so that line numbers of the
 //! variant stay what its author sees. An import that fails, a requirement that is not met, a name
-//! with two meanings, a code written as a number, and a parse or validation error fail the build
+//! with two meanings, and a parse or validation error fail the build
 //! with file and line.
 
 mod wgsl;
@@ -23,8 +23,8 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let tree = Tree::read(&root);
-    let mut broken = match tree.all().and_then(|all| Ok((all, tree.choices()?))) {
-        Ok((all, choices)) => [wgsl::meanings(&all), wgsl::numbered(&all, &choices)].concat(),
+    let mut broken = match tree.all() {
+        Ok(all) => wgsl::meanings(&all),
         Err(error) => vec![error],
     };
     let mut table = String::from("pub(crate) static SOURCES: &[Source] = &[\n");

@@ -36,8 +36,6 @@ pub(crate) struct Tree {
     pub(crate) modules: BTreeMap<String, PathBuf>,
     /// Folders below `ops/` with a `mod.rs`, and whether they are operations.
     pub(crate) declarations: Vec<(PathBuf, bool)>,
-    /// Rust files that may declare parameters.
-    rust: Vec<PathBuf>,
     root: PathBuf,
 }
 
@@ -47,7 +45,6 @@ impl Tree {
             variants: Vec::new(),
             modules: BTreeMap::new(),
             declarations: Vec::new(),
-            rust: vec![root.join("src/shared.rs")],
             root: root.to_owned(),
         };
         for base in ["ops", "wgsl"] {
@@ -75,8 +72,6 @@ impl Tree {
         for path in sorted(folder) {
             if path.is_dir() {
                 self.walk(base, &path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                self.rust.push(path);
             } else if path.extension().is_some_and(|e| e == "wgsl") {
                 if is_operation {
                     let (operation, variant) = (stem(folder), stem(&path));
@@ -104,28 +99,31 @@ impl Tree {
     }
 
     /// Links a variant; a name that a text takes from a module it does not import is an error.
+    /// Parameters and buffers that `naive.wgsl` beside it declares need no declaration.
     pub(crate) fn link(&self, v: &VariantText) -> Result<Linked, String> {
         let name = format!("{}/{}", v.operation, v.variant);
-        let Some(header) = &v.composed else {
-            let (shown, text) = (self.shown(&v.path), self.text(&v.path)?);
-            let linked = link::link(&name, &shown, &text, &|module| self.module(module))?;
-            return self.stated(linked, false);
-        };
-        let shown = format!("{} ({})", self.shown(&v.path), v.variant);
-        let mut text = self.with_full_names(header, &v.path);
-        let entry = self.entry(&text)?;
+        let (mut shown, is_naive) = (self.shown(&v.path), v.variant == "naive");
+        let naive = if is_naive { String::new() } else { self.naive(&v.path)? };
+        let (mut text, mut entry) = (String::new(), None);
+        match &v.composed {
+            None => text.push_str(&self.text(&v.path)?),
+            Some(header) => {
+                shown += &format!(" ({})", v.variant);
+                text = with_formula(&self.with_full_names(header, &v.path), &naive);
+                entry = self.entry(&text)?;
+            }
+        }
         let find = |module: &str| match &entry {
             Some(entry) => self.renamed(module, entry),
             None => self.module(module),
         };
-        let modules = link::gather(&name, &shown, &text, &find)?;
-        text.push_str(&declared(&modules, &self.naive(&v.path)?));
-        self.stated(link::link(&name, &shown, &text, &find)?, true)
-    }
-
-    fn stated(&self, linked: Linked, is_composed: bool) -> Result<Linked, String> {
+        if !is_naive {
+            let modules = link::gather(&name, &shown, &text, &find)?;
+            text.push_str(&declared(&modules, &naive));
+        }
+        let linked = link::link(&name, &shown, &text, &find)?;
         for (i, module) in linked.modules.iter().enumerate() {
-            stated(module, &linked, i == 0 && is_composed)?;
+            stated(module, &linked, i == 0 && v.composed.is_some())?;
         }
         Ok(linked)
     }
@@ -170,29 +168,16 @@ impl Tree {
         Some(text.and_then(|text| Module::new(name, &self.shown(path), &text)))
     }
 
-    /// The linked text of the `naive.wgsl` beside a declaration: it says what buffers and parameters the
-    /// operation has.
-    fn naive(&self, declaration: &Path) -> Result<String, String> {
-        let path = declaration.with_file_name("naive.wgsl");
+    /// The linked text of the `naive.wgsl` beside a variant: it says what buffers and parameters
+    /// the operation has.
+    fn naive(&self, variant: &Path) -> Result<String, String> {
+        let path = variant.with_file_name("naive.wgsl");
+        if !path.is_file() {
+            return Ok(String::new());
+        }
         let text = self.text(&path)?;
         let find = |module: &str| self.module(module);
         link::link("naive", &self.shown(&path), &text, &find).map(|linked| linked.text)
-    }
-
-    /// Parameters that declarations call a choice: WGSL has their codes.
-    pub(crate) fn choices(&self) -> Result<HashSet<String>, String> {
-        let mut found = HashSet::new();
-        for path in &self.rust {
-            let text = self.text(path)?;
-            for call in tokens::tokens(&text).windows(4) {
-                if matches!(call[0].text, "choice" | "mostly")
-                    && [call[1].text, call[2].text] == ["(", "\""]
-                {
-                    found.insert(call[3].text.to_owned());
-                }
-            }
-        }
-        Ok(found)
     }
 
     /// Every text by itself.
@@ -235,39 +220,53 @@ fn composed(operation: &str, declaration: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Declarations of what the modules of a composed variant require and none defines: parameters and buffers of
-/// the operation, as its naive variant has them. A buffer that it lacks is memory of the schedule's
-/// own.
+/// A header with the formula of the naive variant's, if it has none of its own.
+fn with_formula(header: &str, naive: &str) -> String {
+    let formula = naive.lines().take_while(|line| line.starts_with("//"));
+    let formula: String =
+        formula.filter(|line| line.starts_with("//   ")).map(|line| format!("{line}\n")).collect();
+    match header.split_once('\n') {
+        Some((title, rest)) if !header.contains("\n//   ") => {
+            format!("{title}\n//\n{formula}{rest}")
+        }
+        _ => header.to_owned(),
+    }
+}
+
+/// Declarations of parameters and buffers that a text uses or its modules require and none defines,
+/// as the naive variant has them. A buffer that it lacks is memory of the schedule's own.
 fn declared(modules: &[Module], naive: &str) -> String {
     let tokens = tokens::tokens(naive);
     let naive = tokens::declarations(&tokens);
     let is_defined = |name: &str| modules.iter().any(|m| m.definition(name).is_some());
-    let mut wanted: Vec<&link::Definition> =
-        modules.iter().flat_map(|m| &m.requirements).filter(|r| !is_defined(&r.name)).collect();
-    wanted.sort_by(|a, b| a.name.cmp(&b.name));
-    wanted.dedup_by(|a, b| a.name == b.name);
+    // With a value of its own in naive an override is no parameter.
+    let parameter = |name: &str| {
+        let mut all = naive.iter().filter(|d| d.kind == "override");
+        all.find(|d| d.name == name && !words(&tokens, d).any(|t| t == "="))
+    };
+    let buffer = |name: &str| naive.iter().find(|d| d.is_binding && d.name == name);
+    let required = modules.iter().flat_map(|m| &m.requirements);
+    let required = required.map(|r| (r.name.as_str(), r.kind.as_str(), r.signature.as_str()));
+    let used = modules[0].free.iter().filter_map(|(name, _)| parameter(name).or(buffer(name)));
+    let used = used.map(|d| (d.name, d.kind, d.signature.as_str()));
+    let all: BTreeMap<_, _> = used.chain(required).map(|(name, k, s)| (name, (k, s))).collect();
     let mut text = String::new();
     let mut buffers = Vec::new();
-    for r in wanted {
-        let found = naive.iter().find(|d| d.name == r.name);
-        match r.kind.as_str() {
-            "var" => {
-                let number = found.and_then(|d| binding(&tokens, d));
-                let access = found.map_or("read_write", |d| access(&tokens, d));
-                buffers.push((number, access, r));
-            }
-            // With a value of its own in naive it is no parameter.
-            "override" if found.is_some_and(|d| !words(&tokens, d).any(|t| t == "=")) => {
-                text.push_str(&format!("override {}{};\n", r.name, r.signature));
-            }
-            _ => {}
+    for (name, (kind, signature)) in all.into_iter().filter(|(name, _)| !is_defined(name)) {
+        if kind == "var" {
+            let (number, access) = match buffer(name) {
+                Some(d) => (binding(&tokens, d), access(&tokens, d)),
+                None => (None, "read_write"),
+            };
+            buffers.push((number, access, name, signature));
+        } else if kind == "override" && parameter(name).is_some() {
+            text.push_str(&format!("override {name}{signature};\n"));
         }
     }
     buffers.sort_by_key(|(number, ..)| number.unwrap_or(u32::MAX));
     let mut numbers = naive.iter().filter_map(|d| binding(&tokens, d)).max().map_or(0, |n| n + 1)..;
-    for (number, access, r) in buffers {
+    for (number, access, name, of) in buffers {
         let number = number.or_else(|| numbers.next()).unwrap_or_default();
-        let (name, of) = (&r.name, &r.signature);
         text.push_str(&format!(
             "@group(0) @binding({number}) var<storage, {access}> {name}{of};\n"
         ));
@@ -374,59 +373,6 @@ pub(crate) fn meanings(all: &[(Module, bool)]) -> Vec<String> {
         }
     }
     errors
-}
-
-/// A code has a name, so that only `codes.rs` knows its number: an override that is a code stands
-/// beside no number and in no arithmetic.
-pub(crate) fn numbered(all: &[(Module, bool)], choices: &HashSet<String>) -> Vec<String> {
-    let mut errors = Vec::new();
-    for (module, _) in all {
-        let tokens = tokens::tokens(&module.text);
-        let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
-        for (i, token) in tokens.iter().enumerate().filter(|(_, t)| choices.contains(t.text)) {
-            let before = reckons(tokens[..i].iter().rev().map(|t| t.text), "=!<>+-*/%&|^");
-            let after = reckons(tokens[i + 1..].iter().map(|t| t.text), "=!<>+-*/%&|^,");
-            let declares = i > 0 && matches!(text(i - 1), "override" | "const");
-            let has_number = declares && text(i + 3) == "=" && is_number(text(i + 4));
-            let switches = text(i + 1) == "{" && text(i + 2) == "case" && is_number(text(i + 3));
-            if before || after || has_number || switches {
-                let line = module.text.lines().nth(token.line - 1).unwrap_or_default();
-                errors.push(format!(
-                    "{}:{}: `{}` is a code: name what it is compared with (src/codes.rs) and use \
-                     it in no arithmetic: `{}`",
-                    module.path,
-                    token.line,
-                    token.text,
-                    line.trim()
-                ));
-            }
-        }
-    }
-    errors
-}
-
-/// Whether the operator that a side of a name begins with is arithmetic, or a number follows it.
-fn reckons<'a>(mut side: impl Iterator<Item = &'a str>, operators: &str) -> bool {
-    let mut operator = String::new();
-    let operand = side.find(|t| {
-        let is_operator = operators.contains(*t);
-        if is_operator {
-            operator.push_str(t);
-        }
-        !is_operator
-    });
-    match operator.as_str() {
-        "" | "&&" | "||" => false,
-        shift if shift.contains("<<") || shift.contains(">>") => true,
-        comparison if comparison.chars().all(|c| "=!<>,".contains(c)) => {
-            operand.is_some_and(is_number)
-        }
-        _ => true,
-    }
-}
-
-fn is_number(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Parses and validates; the error begins with `file:line` and holds naga's annotated source.

@@ -4,7 +4,6 @@
 //! whose parameters have names alone: code that works on any operation uses that one.
 
 mod table;
-mod untyped;
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -16,8 +15,6 @@ use crate::codes::{FloatFormat, Format, KvFormat, Order, Packing};
 use crate::layout::{KvVectors, RopeSpec};
 use crate::param::{Param, Params, Problem, Shape, ShapeError, State};
 use crate::phases::Grid;
-
-pub use untyped::{Untyped, UntypedBinding, UntypedParam, UntypedShape};
 
 /// A function of an operation's parameters.
 pub type Of<P, T> = &'static (dyn Fn(&P) -> T + Send + Sync);

@@ -3,7 +3,7 @@
 //! ```text
 //! // import: grid, reduce/tree
 //! // requires: fn x_four(col: u32, i: u32) -> vec4<f32>
-//! // requires: override ROWS: u32
+//! // requires: override ROWS, K: u32
 //! // requires: var y: array<u32>
 //! // requires: type Partial
 //! ```
@@ -22,7 +22,6 @@ use super::tokens::{Declaration, Token, declarations, tokens};
 
 const IMPORT: &str = "// import:";
 const REQUIRES: &str = "// requires:";
-const USES: &str = "// uses:";
 
 /// A text with what it asks for and what it defines.
 pub(crate) struct Module {
@@ -102,12 +101,7 @@ impl Module {
             if let Some(names) = line.strip_prefix(IMPORT) {
                 imports.extend(names.split(',').map(|n| (n.trim().to_owned(), line_number)));
             } else if let Some(wanted) = line.strip_prefix(REQUIRES) {
-                requirements.push(requirement(wanted, path, line_number)?);
-            } else if line.starts_with(USES) {
-                return Err(format!(
-                    "{path}:{line_number}: `{USES}` is no longer read: write `{IMPORT} …` with the \
-                     names that modules have now, such as grid or reduce/tree"
-                ));
+                requirements.extend(required(wanted, path, line_number)?);
             }
         }
         let tokens = tokens(text);
@@ -134,22 +128,28 @@ impl Module {
     }
 }
 
-fn requirement(wanted: &str, path: &str, line: usize) -> Result<Definition, String> {
-    // A body and a semicolon make a declaration of it.
+/// What a line requires: a function, or names of one kind and type.
+fn required(wanted: &str, path: &str, line: usize) -> Result<Vec<Definition>, String> {
     let wanted = wanted.trim();
-    let text = match wanted.split_whitespace().next() {
-        Some("fn") => format!("{wanted} {{}}"),
-        Some("type") => format!("alias {} = any;", wanted.trim_start_matches("type").trim()),
-        _ => format!("{wanted};"),
+    let (kind, rest) = wanted.split_once(' ').unwrap_or((wanted, ""));
+    let (names, of) = rest.split_at(rest.find(':').unwrap_or(rest.len()));
+    // A body and a semicolon make declarations of it.
+    let text: String = match kind {
+        "fn" => format!("{wanted} {{}}"),
+        "type" => names.split(',').map(|name| format!("alias {name} = any;")).collect(),
+        _ => names.split(',').map(|name| format!("{kind} {name}{of};")).collect(),
     };
     let tokens = tokens(&text);
-    match declarations(&tokens).as_slice() {
-        [one] if !one.name.is_empty() => Ok(Definition { line, ..Definition::of(one) }),
-        _ => Err(format!("{path}:{line}: `{REQUIRES} {wanted}`: not understood; write as {FORMS}")),
+    let found = declarations(&tokens);
+    match found.iter().all(|one| !one.name.is_empty()) && !found.is_empty() {
+        true => Ok(found.iter().map(|one| Definition { line, ..Definition::of(one) }).collect()),
+        false => {
+            Err(format!("{path}:{line}: `{REQUIRES} {wanted}`: not understood; write as {FORMS}"))
+        }
     }
 }
 
-const FORMS: &str = "`fn f(a: u32) -> f32`, `override N: u32`, `const C: f32`, `var v: array<u32>` \
+const FORMS: &str = "`fn f(a: u32) -> f32`, `override M, N: u32`, `const C: f32`, `var v: array<u32>` \
                      or `type T`";
 
 /// Names that a text uses and does not define. Members, attributes and what a function declares are

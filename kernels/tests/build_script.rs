@@ -104,56 +104,6 @@ fn names_of_codes_need_no_import() {
 }
 
 #[test]
-fn a_code_beside_a_number_is_an_error() {
-    let folder = Folder::new("numbered");
-    let declaration = "mode: Mode = choice(\n    \"MODE\", \"how\", &Mode::ALL)";
-    folder.write("src/shared.rs", "").write("ops/demo/mod.rs", declaration);
-    let errors = |lines: &str, body: &str| {
-        folder.write("ops/demo/naive.wgsl", &variant(&format!("{lines}override N: u32;\n"), body));
-        let tree = folder.tree();
-        wgsl::numbered(&tree.all().unwrap(), &tree.choices().unwrap())
-    };
-    let plain = "override MODE: u32;\n";
-    assert_eq!(
-        errors(plain, "if (MODE == 1u) { y[0] = 1.0; }"),
-        ["kernels/ops/demo/naive.wgsl:5: `MODE` is a code: name what it is compared with \
-          (src/codes.rs) and use it in no arithmetic: `if (MODE == 1u) { y[0] = 1.0; }`"]
-    );
-    for body in [
-        "if (1u <= MODE) {}",
-        "let n = N >> MODE;",
-        "let n = 4u * MODE;",
-        "let n = MODE % 2u;",
-        "let n = MODE - Q8_0;",
-        "let n = min(MODE, 1u);",
-        "switch MODE { case 0u: {} default: {} }",
-    ] {
-        assert_eq!(errors(plain, body).len(), 1, "{body}");
-    }
-    assert_eq!(errors("override MODE: u32 = 0u;\n", "").len(), 1);
-    for body in [
-        "if (N > 1u && MODE >= Q8_0 && F32 != MODE) {}",
-        "let n = select(8u, 4u, MODE == F32) + 1u;",
-        "let n = f32(MODE) + 1.0; // MODE == 1u",
-        "switch MODE { case Q8_0: {} default: {} }",
-    ] {
-        assert_eq!(errors("override MODE: u32 = Q8_0;\n", body), [""; 0], "{body}");
-    }
-}
-
-#[test]
-fn every_choice_of_an_operation_is_known_to_the_build() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let known = wgsl::Tree::read(root).choices().unwrap();
-    for kernel in lathe_kernels::kernels() {
-        for param in kernel.params {
-            let is_choice = matches!(param.kind, lathe_kernels::ParamKind::Choice { .. });
-            assert_eq!(is_choice, known.contains(param.name), "{}: {}", kernel.name, param.name);
-        }
-    }
-}
-
-#[test]
 fn an_error_of_parsing_or_of_types_names_file_and_line_and_shows_the_source() {
     for (name, body) in [("parse", "y[0] = 1.0 +;"), ("type", "y[0] = 1u;")] {
         let folder = Folder::new(name);
@@ -293,14 +243,6 @@ fn a_name_has_one_meaning_even_where_texts_are_never_linked_together() {
     assert!(folder.meanings()[0].contains("with another signature"), "{:?}", folder.meanings());
 }
 
-#[test]
-fn an_old_line_says_what_to_write_now() {
-    let folder = Folder::new("old");
-    folder.write("ops/demo/naive.wgsl", &variant("// uses: grid\n", ""));
-    let error = folder.error();
-    assert!(error.contains("naive.wgsl:1") && error.contains("write `// import:"), "{error}");
-}
-
 const DECLARATION: &str = "static OPERATION: Declaration = [
     // demo/slow: no text: it has no import.
     Variant::SLOW,
@@ -313,7 +255,8 @@ const DECLARATION: &str = "static OPERATION: Declaration = [
 ];
 ";
 
-const NAIVE: &str = "override N: u32;
+const NAIVE: &str = "//   y[r] = w[r] * x[0]
+override N: u32;
 override WG: u32 = 64u;
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> w: array<f32>;
@@ -358,6 +301,8 @@ fn composed(name: &str, lines: &str) -> Result<String, String> {
 fn a_composed_variant_has_the_buffers_and_parameters_that_its_modules_require() {
     let text = composed("composed", "").unwrap();
     let head = "// demo/fast: one invocation a row.
+//
+//   y[r] = w[r] * x[0]
 //
 // Idea: none.
 // with: matvec/prologue/plain, matvec/rows/dense

@@ -68,7 +68,10 @@ fn no_link_is_dead() {
     for page in pages(&root()).unwrap() {
         let text = read(&root(), &page).unwrap();
         let folder = root().join(&page).parent().unwrap().to_owned();
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        let inline = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let definitions = text.lines().filter(|line| line.starts_with('['));
+        let defined = definitions.filter_map(|line| Some(line.split_once("]: ")?.1));
+        for link in inline.chain(defined) {
             let file = link.split('#').next().unwrap();
             let elsewhere = file.is_empty() || file.contains("://") || file.contains(' ');
             if !elsewhere && !folder.join(file).exists() {
@@ -89,7 +92,8 @@ fn the_headline_is_what_its_records_say() {
     for line in readme.lines().filter(|line| line.starts_with("| [")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [model, ours, theirs, ratio] = cells[..] else { continue };
-        let link = model.split(['(', ')']).nth(1).unwrap();
+        let definition = format!("[{}]: ", model.rsplit(['[', ']']).nth(1).unwrap());
+        let link = readme.lines().find_map(|line| line.strip_prefix(definition.as_str())).unwrap();
         let record: serde_json::Value =
             serde_json::from_str(&read(&root(), link).unwrap()).unwrap();
         let test = &record["tests"][0];

@@ -1,32 +1,23 @@
 //! `lathe bench decode`: llama-bench's tests, verified; or a step by operation.
 
-mod together;
-
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
-use lathe_kernels::Format as WeightFormat;
-
-use lathe_harness::data::record::{
-    Body, GenerationTest, GenerationTests, MeasuredModel, Record, TokS, Verified, Watched,
-};
-use lathe_harness::data::stats::mean_sd;
-use lathe_harness::decode::{DecodeGraph, Model, Sampling, Script, Trial};
+use lathe_harness::data::record::{Body, GenerationTest, GenerationTests, Record};
+use lathe_harness::decode::Model;
+use lathe_harness::decode::bench::{Bench, Lengths, Test};
 use lathe_harness::error::{Error, Result};
-use lathe_harness::gpu::Gpu;
-use lathe_harness::measure::{Repetitions, RunWatch};
+use lathe_harness::measure::RunWatch;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, weight_type};
 use lathe_harness::report::{generation, llama_bench};
+use lathe_kernels::Format as WeightFormat;
 
 use super::axes::{self, Counts};
-use crate::Global;
-use crate::decode::ModelPaths;
-use crate::generation::{OnDevice, RunOpts, measured, run_memory, told_apart};
-use crate::out;
+use crate::decode::{ModelPaths, Shown, bench_arch};
+use crate::generation::{RunOpts, told_apart};
 use crate::sampling::SamplingOpts;
-use crate::within;
+use crate::{Global, out, within};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -122,23 +113,6 @@ const EXAMPLES: &str = "Examples:
   lathe bench decode -m model.gguf -p 128-2048*2 -n 0 -pg 512,128 -o csv
   lathe bench decode --arch gemma3-1b                      a step by operation, no checkpoint";
 
-/// Lengths of one test.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Test {
-    depth: usize,
-    prompt: usize,
-    generate: usize,
-    sequences: usize,
-    sampling: Option<Sampling>,
-}
-
-impl Test {
-    fn name(self) -> String {
-        let lengths = (self.prompt, self.generate, self.depth);
-        GenerationTest::name(lengths, self.sequences, self.sampling.as_ref())
-    }
-}
-
 impl Opts {
     /// All tests of a model: by depth, then `pp`, `tg` and both, each once.
     fn tests(&self) -> Result<Vec<Test>> {
@@ -162,7 +136,8 @@ impl Opts {
                 .flat_map(|&generate| sequences.iter().map(move |&n| (0, generate, n)));
             let pg = self.pg.iter().map(|&(prompt, generate)| (prompt, generate, 1));
             for (prompt, generate, sequences) in pp.chain(tg).chain(pg) {
-                let test = Test { depth, prompt, generate, sequences, sampling };
+                let lengths = Lengths { depth, prompt, generate };
+                let test = Test { lengths, sequences, sampling };
                 if prompt + generate > 0 && !tests.contains(&test) {
                     tests.push(test);
                 }
@@ -181,7 +156,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         crate::refuse_software(&global.open()?, allowed, "a speed record", "saves")?;
         let spec = SynthSpec { arch, quant: opts.quant, embed_quant: None, seed: 42 };
         let (verify, save) = (opts.run.verified(), opts.save.as_deref());
-        return crate::decode::bench_arch(global, &spec, verify, save);
+        return bench_arch(global, &spec, verify, save);
     }
     if global.json && opts.output != Format::Md {
         return Err(Error::Usage("--json prints the record, -o rows; give one of them".into()));
@@ -195,8 +170,23 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let watch = RunWatch::begin(&gpu)?;
     let body = GenerationTests { prompts: opts.run.source().name(), tests: Vec::new() };
     let mut results = Results { watch, body, save: opts.save.as_ref() };
+    let (options, verify) = (opts.run.options()?, opts.run.verified());
+    let (settings, mut shown) = (axes::all(&opts.steps_per_submit), Shown::new(global));
     for model in &models {
-        of_model(global, opts, &gpu, model, &tests, &mut results)?;
+        let most = tests.iter().map(Test::given).max().unwrap_or(0);
+        let tokens = opts.run.source().tokens(model, most)?;
+        let contexts = tests.iter().map(|test| (test.lengths.positions(), test.sampling));
+        let mut bench = Bench::new(&gpu, model, options.clone(), verify, contexts)?;
+        for test in &tests {
+            let (n, each) = (test.sequences as f64, test.sequences > 1);
+            let on_result = &mut |name: &str, result: GenerationTest| {
+                let (name, rate) = (out::escaped(name), result.avg_ts);
+                let each = if each { format!(", {:.1} each", rate / n) } else { String::new() };
+                eprintln!("{rate:>9.1} ± {:.1} tok/s{each}  {name}", result.stddev_ts);
+                results.push(result)
+            };
+            bench.test(*test, &tokens, &settings, opts.repetitions, &mut shown, on_result)?;
+        }
     }
     results.end()?;
     results.print(global, opts.output);
@@ -248,134 +238,5 @@ impl Results<'_> {
                 outln!("{}\n{}\n{}", grid.table(), grid.note, generation::machine(env));
             }
         }
-    }
-}
-
-fn of_model(
-    global: &Global,
-    opts: &Opts,
-    gpu: &Arc<Gpu>,
-    model: &Model,
-    tests: &[Test],
-    results: &mut Results<'_>,
-) -> Result<()> {
-    let given = |test: &Test| test.sequences * Script::given(test.depth, test.prompt);
-    let most = tests.iter().map(given).max().unwrap_or(0);
-    let tokens = opts.run.source().tokens(model, most)?;
-    let facts = measured(model);
-    let contexts = tests.iter().map(|t| (t.depth + t.prompt + t.generate, t.sampling));
-    let mut on_device = OnDevice::new(gpu, model, &opts.run, contexts)?;
-    for test in tests {
-        if test.sequences > 1 {
-            together::of_test(
-                global,
-                opts,
-                (gpu, &facts, &tokens),
-                *test,
-                &mut on_device,
-                results,
-            )?;
-            continue;
-        }
-        let script = Script {
-            tokens: tokens[..given(test)].to_vec(),
-            depth: test.depth,
-            prompt: test.prompt,
-            generate: test.generate,
-            seed: opts.run.seed,
-        };
-        let (graph, executor) = on_device.graph(global, script.positions(), 1, test.sampling)?;
-        let held = executor.device_bytes();
-        let mut trial = Trial::new(&graph, executor, script)?;
-        let verified = opts.run.verify(&graph, &mut trial)?;
-        // A prompt has no decode steps whose submission could matter.
-        let settings = match test.generate {
-            0 => vec![None],
-            _ => axes::all(&opts.steps_per_submit).into_iter().map(Some).collect(),
-        };
-        for steps in settings {
-            let began = SystemTime::now();
-            let named = format!("{} {}{}", out::escaped(facts.file()), test.name(), setting(steps));
-            let bar = global.progress(1 + opts.repetitions as u64, &named, false);
-            let run = |trial: &mut Trial<'_>| {
-                let run = trial.run(steps.unwrap_or(1));
-                bar.inc(1);
-                run
-            };
-            // What the first chose, all others must choose. Its end is held against a prompt, whose
-            // pipelines the driver makes then, while the device idles.
-            run(&mut trial)?;
-            let settled = trial.settle(&gpu.adapter)?;
-            let mut repetitions = Repetitions::new(opts.repetitions);
-            while repetitions.wanted().is_some() {
-                let took = run(&mut trial)?.total();
-                repetitions.push(took, gpu.is_throttled());
-            }
-            let (samples, watched) = repetitions.end(settled);
-            bar.finish_and_clear();
-            let time = humantime::format_rfc3339_seconds(began).to_string();
-            let about = (&facts, &opts.run, &graph);
-            let mut result = result(about, *test, steps, &samples, time);
-            result.watched = watched;
-            result.verified = verified.map(|v| Verified { end_nmse: trial.end_nmse(), ..v });
-            (result.gpu_memory_bytes, result.gpu_memory_predicted_bytes) =
-                run_memory(gpu, &graph, held);
-            eprintln!("{:>9.1} ± {:.1} tok/s  {named}", result.avg_ts, result.stddev_ts);
-            results.push(result)?;
-        }
-    }
-    Ok(())
-}
-
-fn setting(steps: Option<usize>) -> String {
-    match steps {
-        None => String::new(),
-        Some(1) => ", 1 step a submission".into(),
-        Some(n) => format!(", {n} steps a submission"),
-    }
-}
-
-/// The figures of a test; what was verified and watched and how much memory it took is the
-/// caller's.
-fn result(
-    (model, run, graph): (&MeasuredModel, &RunOpts, &DecodeGraph),
-    test: Test,
-    steps_per_submit: Option<usize>,
-    samples: &[Duration],
-    test_time: String,
-) -> GenerationTest {
-    let samples_ns: Vec<u64> = samples.iter().map(|d| d.as_nanos() as u64).collect();
-    let tokens = (test.sequences * (test.prompt + test.generate)) as f64;
-    let samples_ts: Vec<f64> = samples.iter().map(|d| tokens / d.as_secs_f64()).collect();
-    let ns: Vec<f64> = samples_ns.iter().map(|ns| *ns as f64).collect();
-    let ((avg_ns, stddev_ns), (mean, sd)) = (mean_sd(&ns), mean_sd(&samples_ts));
-    GenerationTest {
-        test: test.name(),
-        model: model.clone(),
-        type_k: run.step.kv.name().into(),
-        type_v: run.step.kv.name().into(),
-        activations: run.step.activations.name().into(),
-        n_prompt: test.prompt,
-        n_gen: test.generate,
-        n_depth: test.depth,
-        sequences: test.sequences,
-        sampling: test.sampling,
-        steps_per_submit,
-        test_time,
-        avg_ns: avg_ns.round() as u64,
-        stddev_ns: stddev_ns.round() as u64,
-        avg_ts: mean,
-        stddev_ts: sd,
-        samples_ns,
-        samples_ts,
-        tok_s: TokS { mean, sd },
-        verified: None,
-        gpu_memory_bytes: 0,
-        gpu_memory_predicted_bytes: 0,
-        tuned: graph.tuned(),
-        run_grid: graph.run_grid(),
-        watched: Watched::default(),
-        kv_cache_bytes: graph.kv_bytes(),
-        beside: None,
     }
 }

@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_harness::decode::session::{self, RunOptions};
-use lathe_harness::decode::{Model, SessionOptions};
+use lathe_harness::decode::{DecodeOptions, Decoder, Model, Script};
 use lathe_harness::execute::CpuExecutor;
 use lathe_harness::model::{GgmlType, ModelFile, describe};
 use serde_json::{Value, json};
@@ -165,7 +164,7 @@ fn tokens_come_from_the_generation_config_first() {
 #[test]
 fn any_of_several_end_tokens_ends_a_text() {
     let golden = Golden::named("llama-tiny-f16");
-    let RunOptions { prompt, forced: greedy, .. } = golden.options;
+    let Script { prompt, forced: greedy, .. } = golden.options;
     let end = greedy[7];
     assert_eq!(greedy.iter().position(|t| *t == end), Some(7), "its first time");
     let (until, n) = (&greedy[..8], greedy.len());
@@ -175,23 +174,24 @@ fn any_of_several_end_tokens_ends_a_text() {
     let model = Model::open(folder.path()).unwrap();
     assert_eq!(model.config.end_tokens, [300, end, 301]);
 
-    let options = SessionOptions { context: 64, store: None, ..SessionOptions::default() };
+    let options = DecodeOptions { context: 64, store: None, ..DecodeOptions::default() };
     let graph = model.graph(None, &options).unwrap();
     let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-    let run = RunOptions {
+    let run = Script {
         prompt: prompt.clone(),
         generate: n,
         steps_per_submit: Some(3),
         stop_at: model.config.end_tokens.clone(),
-        ..RunOptions::default()
+        ..Script::default()
     };
     let mut heard = Vec::new();
-    let whole = session::run(&graph, &mut executor, &run, &mut |t| heard.push(t)).unwrap();
+    let mut decoder = Decoder::new(&graph, &mut executor);
+    let whole = decoder.run(&run, &mut |t| heard.push(t)).unwrap();
     assert_eq!((&whole.generated[..], &heard[..]), (until, until));
-    let observed = session::run_observed(&graph, &mut executor, &run, &mut |_| Ok(())).unwrap();
+    let observed = decoder.observe(&run, &mut |_| Ok(())).unwrap();
     assert_eq!(observed.generated, until);
-    let on = RunOptions { stop_at: Vec::new(), ..run };
-    let on = session::run(&graph, &mut executor, &on, &mut |_| {}).unwrap();
+    let on = Script { stop_at: Vec::new(), ..run };
+    let on = decoder.run(&on, &mut |_| {}).unwrap();
     assert_eq!(on.generated, greedy, "without end tokens it goes on");
 
     let ids: Vec<_> = prompt.iter().map(ToString::to_string).collect();

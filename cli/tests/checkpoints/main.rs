@@ -20,8 +20,7 @@ mod replay;
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_harness::decode::session::{Prompts, RunOptions};
-use lathe_harness::decode::{GraphOptions, LoadOptions, Weights, graph};
+use lathe_harness::decode::{DecodeOptions, Prompts, Script, Weights, graph};
 use lathe_harness::error::Result;
 use lathe_harness::execute::{CpuExecutor, Execute};
 use lathe_harness::model::{Config, ModelFile};
@@ -42,13 +41,13 @@ fn logits(
     path: &Path,
     quantise: Option<Format>,
     gpu: Option<&common::Device>,
-    options: &RunOptions,
+    options: &Script,
 ) -> (Vec<f32>, Vec<u32>) {
     let file = Arc::new(ModelFile::open(path).unwrap());
     let config = file.config().unwrap();
-    let weights = Weights::load_with(&file, &config, &LoadOptions { quantise }).unwrap();
+    let weights = Weights::load_as(&file, &config, quantise).unwrap();
     let context = options.prompt.len() + options.generate + 1;
-    let graph_options = GraphOptions { kv: KvFormat::F32, ..GraphOptions::of_step(context) };
+    let graph_options = DecodeOptions { kv: KvFormat::F32, ..DecodeOptions::of_step(context) };
     let caps = gpu.map_or_else(Capabilities::minimal, |gpu| gpu.caps.clone());
     let graph = graph::build(path, &config, &weights, &caps, &graph_options).unwrap();
     let mut executor: Box<dyn Execute> = match gpu {
@@ -61,7 +60,7 @@ fn logits(
 
 /// What transformers says of a golden.
 struct Golden {
-    options: RunOptions,
+    options: Script,
     logits: Vec<f32>,
 }
 
@@ -73,13 +72,13 @@ impl Golden {
         let (prompt, forced) = (ids("prompt"), ids("greedy"));
         let generate = forced.len();
         let prompts = Prompts::TokenByToken;
-        let options = RunOptions {
+        let options = Script {
             prompt,
             forced,
             generate,
             prompts,
             steps_per_submit: Some(1),
-            ..RunOptions::default()
+            ..Script::default()
         };
         let bytes = std::fs::read(logits).unwrap();
         Self { options, logits: bytemuck::pod_collect_to_vec(&bytes) }

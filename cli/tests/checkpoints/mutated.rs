@@ -7,9 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use lathe_harness::data::rng::Rng;
-use lathe_harness::decode::graph::Chunks;
-use lathe_harness::decode::session::{self, Prompts};
-use lathe_harness::decode::{GraphOptions, RunOptions, Weights, graph};
+use lathe_harness::decode::{Chunks, DecodeOptions, Decoder, Prompts, Script, Weights, graph};
 use lathe_harness::error::Result;
 use lathe_harness::execute::CpuExecutor;
 use lathe_harness::model::gguf::ValueType;
@@ -233,9 +231,9 @@ fn decode(file: ModelFile) -> Result<usize> {
     }
     let config = file.config()?;
     let weights = Weights::load(&file, &config)?;
-    let options = GraphOptions {
-        chunks: Chunks { most: 16, acts: FloatFormat::F16 },
-        ..GraphOptions::of_step(32.min(config.context_length))
+    let options = DecodeOptions {
+        chunks: Some(Chunks { most: 16, acts: FloatFormat::F16 }),
+        ..DecodeOptions::of_step(32.min(config.context_length))
     };
     let caps = Capabilities::minimal();
     let graph = graph::build(&file.path, &config, &weights, &caps, &options)?;
@@ -245,16 +243,16 @@ fn decode(file: ModelFile) -> Result<usize> {
     let prompt: Vec<u32> = (0..length.max(1) as u32).map(|i| i % config.vocab as u32).collect();
     let mut tokens = 0;
     for prompts in [Prompts::Chunks, Prompts::TokenByToken] {
-        let run = RunOptions {
+        let run = Script {
             prompt: prompt.clone(),
             forced: Vec::new(),
             prompts,
             generate: generate.min(options.context + 1 - prompt.len()),
             steps_per_submit: Some(1),
             stop_at: Vec::new(),
-            ..RunOptions::default()
+            ..Script::default()
         };
-        tokens += session::run(&graph, &mut executor, &run, &mut |_| {})?.generated.len();
+        tokens += Decoder::new(&graph, &mut executor).run(&run, &mut |_| {})?.generated.len();
     }
     Ok(tokens)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use lathe_harness::decode::{LoadOptions, Weights};
+use lathe_harness::decode::Weights;
 use lathe_harness::model::export::{ExportSpec, ExportSummary, write_gguf};
 use lathe_harness::model::quantise::decode;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
@@ -109,8 +109,7 @@ fn converting_while_loading_gives_what_the_written_file_holds() {
         let (_, _, written) = load(&path).unwrap();
         let file = Arc::new(ModelFile::open(common::golden(name)).unwrap());
         let config = file.config().unwrap();
-        let options = LoadOptions { quantise: Some(asked) };
-        let loaded = Weights::load_with(&file, &config, &options).unwrap();
+        let loaded = Weights::load_as(&file, &config, Some(asked)).unwrap();
         for (a, b) in rows(&written).into_iter().zip(rows(&loaded)) {
             assert_eq!((a.format, a.k, a.rows()), (b.format, b.k, b.rows()), "{name}");
             let bytes = |m: &WeightRows| -> Vec<u8> {
@@ -221,10 +220,9 @@ fn a_file_is_replaced_only_when_asked_and_nothing_is_left_behind() {
     let error = export(&parts.write().path(), &path, &replace).unwrap_err().to_string();
     assert!(error.contains("`model.layers.1.mlp.up_proj.weight`, row 7: not every"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
-    let options = LoadOptions { quantise: Some(Format::Q8_0) };
     let folder = parts.write();
     let file = Arc::new(ModelFile::open(folder.path()).unwrap());
-    let error = Weights::load_with(&file, &file.config().unwrap(), &options).unwrap_err();
+    let error = Weights::load_as(&file, &file.config().unwrap(), Some(Format::Q8_0)).unwrap_err();
     assert_eq!(error.exit_code(), 5);
     assert!(error.to_string().contains("model.layers.1.mlp.up_proj.weight"), "{error}");
 

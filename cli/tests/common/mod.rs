@@ -10,11 +10,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lathe_harness::decode::{DecodeGraph, Model, RunOptions, session};
+use lathe_harness::decode::{DecodeGraph, Decoder, Model, Prompts, Script};
 use lathe_harness::error::Error;
-use lathe_harness::execute::{Execute, GpuExecutor};
+use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
-use lathe_harness::model::ModelFile;
 use lathe_harness::plan::recording::Recording;
 use lathe_kernels::{Kernel, Problem};
 use serde_json::Value;
@@ -121,10 +120,10 @@ pub(crate) fn on_gpu(device: &Device, graph: &DecodeGraph) -> GpuExecutor {
 pub(crate) fn observed(
     graph: &DecodeGraph,
     executor: &mut dyn Execute,
-    options: &RunOptions,
+    script: &Script,
 ) -> (Vec<u32>, Vec<f32>) {
     let mut logits = Vec::new();
-    let run = session::run_observed(graph, executor, options, &mut |step| {
+    let run = Decoder::new(graph, executor).observe(script, &mut |step| {
         logits.extend_from_slice(step.logits);
         Ok(())
     });
@@ -345,13 +344,13 @@ pub(crate) fn ids(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
-/// What transformers says of a golden.
+/// A golden with the tokens and logits that transformers gives it.
 pub(crate) struct Golden {
     pub(crate) prompt: Vec<u32>,
     pub(crate) greedy: Vec<u32>,
     /// After each token of both.
     pub(crate) logits: Vec<f32>,
-    pub(crate) file: Arc<ModelFile>,
+    pub(crate) model: Model,
 }
 
 impl Golden {
@@ -363,7 +362,32 @@ impl Golden {
             prompt: ids(&json["prompt"]),
             greedy: ids(&json["greedy"]),
             logits: bytemuck::pod_collect_to_vec(&logits),
-            file: Arc::new(ModelFile::open(golden(&format!("{name}.gguf"))).unwrap()),
+            model: model(name),
         }
     }
+
+    /// Prompt and the golden's own greedy tokens, all fed.
+    pub(crate) fn forced(&self) -> Script {
+        Script { forced: self.greedy.clone(), prompts: Prompts::TokenByToken, ..self.free(1) }
+    }
+
+    /// The prompt, and as many greedy choices as the golden has.
+    pub(crate) fn free(&self, steps_per_submit: usize) -> Script {
+        Script {
+            prompt: self.prompt.clone(),
+            generate: self.greedy.len(),
+            steps_per_submit: Some(steps_per_submit),
+            ..Script::default()
+        }
+    }
+}
+
+pub(crate) fn nmse(expected: &[f32], got: &[f32]) -> f64 {
+    assert_eq!(expected.len(), got.len());
+    let [a, b] = [expected, got].map(|values| values.iter().map(|v| f64::from(*v)));
+    lathe_reference::nmse(a, b)
+}
+
+pub(crate) fn on_cpu(graph: &DecodeGraph) -> CpuExecutor {
+    CpuExecutor::new(Arc::clone(&graph.recording))
 }

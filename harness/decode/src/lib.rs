@@ -1,25 +1,76 @@
-//! A model as a recording, and sessions that run it.
+//! A model as a recording, the loop that decodes with it, and its observers: verify, time, print,
+//! profile.
 
+pub mod ab;
+pub mod bench;
+mod decoder;
 pub mod graph;
-pub mod kv_cache;
 pub mod load;
+pub mod memory;
 pub mod model;
-pub mod once;
+mod options;
 pub mod perplexity;
-mod prefix;
 pub mod profile;
 pub mod prompts;
 pub mod sampling;
-pub mod sequences;
-pub mod session;
-pub mod timed;
-pub mod trial;
+mod session;
+mod verify;
 
-pub use graph::{Chunks, DecodeGraph, GraphOptions};
-pub use kv_cache::KvCache;
-pub use load::{LoadOptions, Weights};
-pub use model::{Apart, Model, Prompt, Session, SessionOptions};
-pub use prefix::{Prefix, VERIFIED};
+pub use decoder::{Decoder, FRAME, GaveUp, Run, Seen, Together, Work, prompt_parts};
+pub use graph::{DecodeGraph, KvCache};
+pub use load::Weights;
+pub use model::Model;
+pub use options::{Chunks, DecodeOptions, Prompts, Script};
 pub use sampling::Sampling;
-pub use session::{GaveUp, Known, Run, RunOptions};
-pub use trial::{Script, Timed, Trial};
+pub use session::{Decoded, Looks, Prompt, Session};
+pub use verify::{Prefix, VERIFIED, Verifier, diff, logits_limit};
+
+use lathe_device::error::Result;
+
+/// Phase of a decode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its first positions are compared with the reference.
+    Verifying,
+    /// It is repeated until clocks are up.
+    WarmingUp,
+    /// It begins; once more where steps go on with a dispatch per stage.
+    Running,
+    /// Its end is compared with another way there.
+    VerifyingEnd,
+}
+
+/// Hears of a decode or a benchmark while it goes on; `()` does not care.
+#[allow(unused_variables, reason = "names say what observers that care hear")]
+pub trait Observer {
+    /// Memory that a model will take, before it is loaded.
+    fn predicted(&mut self, memory: &memory::Predicted) {}
+    /// Bytes of weights loaded, of so many.
+    fn loaded(&mut self, bytes: u64, all: u64) {}
+    /// A decode is at this stage.
+    fn stage(&mut self, stage: Stage) {}
+    /// A token was chosen.
+    fn token(&mut self, token: u32) {}
+    /// A step's logits, where steps are looked at.
+    ///
+    /// # Errors
+    /// They cannot be taken: the decode ends.
+    fn look(&mut self, seen: Seen<'_>) -> Result<()> {
+        Ok(())
+    }
+    /// All steps were looked at.
+    ///
+    /// # Errors
+    /// What was taken cannot be kept.
+    fn looked(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// A test of so many runs begins.
+    fn begins(&mut self, test: &str, runs: usize) {}
+    /// One of the runs ended.
+    fn ran(&mut self) {}
+    /// All of them did.
+    fn ended(&mut self) {}
+}
+
+impl Observer for () {}

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use lathe_kernels::Format;
+
 use lathe_device::error::{Error, Result};
 use lathe_device::plan::weights::{self, Bytes, WeightRows};
-use lathe_kernels::Format;
 use lathe_model::quantise::fitting;
 use lathe_model::{Config, ModelFile, TensorInfo};
 
@@ -22,14 +23,6 @@ pub struct Weights {
     pub rope_freqs: Option<Vec<f32>>,
     /// One entry a layer.
     pub layers: Vec<LayerWeights>,
-}
-
-/// How weights are loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LoadOptions {
-    /// Convert matrices to this format on the way, as `lathe quantize` stores them: those whose
-    /// rows are no whole blocks to what [`fitting`] gives. Without, they stay borrowed.
-    pub quantise: Option<Format>,
 }
 
 /// Weights of one layer.
@@ -63,19 +56,21 @@ impl Weights {
     /// # Errors
     /// A tensor is missing, or in a format that no kernel decodes.
     pub fn load(file: &Arc<ModelFile>, config: &Config) -> Result<Self> {
-        Self::load_with(file, config, &LoadOptions::default())
+        Self::load_as(file, config, None)
     }
 
-    /// As [`Weights::load`], matrices converted where the options ask for it.
+    /// Reads like [`Weights::load`] and converts matrices to a format, if one is given, as
+    /// `lathe quantize` stores them: those whose rows are no whole blocks to what [`fitting`]
+    /// gives.
     ///
     /// # Errors
-    /// As for [`Weights::load`]; or a matrix to be converted has a value that is not finite.
-    pub fn load_with(
+    /// Those of [`Weights::load`]; or a matrix to be converted has a value that is not finite.
+    pub fn load_as(
         file: &Arc<ModelFile>,
         config: &Config,
-        options: &LoadOptions,
+        quantise: Option<Format>,
     ) -> Result<Self> {
-        let source = Source { file, options, norm_offset: file.norm_offset(config) };
+        let source = Source { file, quantise, norm_offset: file.norm_offset(config) };
         let layer = |i: usize| -> Result<LayerWeights> {
             let name = |part: &str| format!("blk.{i}.{part}.weight");
             let vector = |part: &str| source.vector(&name(part));
@@ -111,7 +106,7 @@ impl Weights {
 
 struct Source<'a> {
     file: &'a Arc<ModelFile>,
-    options: &'a LoadOptions,
+    quantise: Option<Format>,
     norm_offset: f32,
 }
 
@@ -140,7 +135,7 @@ impl Source<'_> {
         let (info, format) = self.find(name)?;
         let bytes = Bytes::Mapped(Arc::clone(&self.file.files()[info.file]), info.range.clone());
         let stored = WeightRows::new(format, info.row_len() as usize, bytes);
-        let Some(asked) = self.options.quantise else { return Ok(stored) };
+        let Some(asked) = self.quantise else { return Ok(stored) };
         let wanted = fitting(asked, info.row_len());
         if wanted == format {
             return Ok(stored);

@@ -8,15 +8,12 @@
 //! recognition tasks*, JASA 62 (1977) S63; Kullback and Leibler, *On information and sufficiency*,
 //! Ann. Math. Statist. 22 (1951) 79.
 
+use super::decoder::Decoder;
+use super::model::Model;
 use lathe_device::error::{Error, Result};
-use lathe_device::execute::Execute;
 use lathe_device::plan::recording::Part;
 use lathe_model::tokenizer::token_type::UNUSED;
 use lathe_record::stats::{Mean, mean};
-
-use super::graph::DecodeGraph;
-use super::model::Model;
-use super::session;
 
 /// A text as tokens, with what says how it is scored.
 #[derive(Clone, Copy, Debug)]
@@ -110,36 +107,27 @@ pub fn same_vocabulary(model: &Model, reference: &Model) -> Result<()> {
     }
 }
 
-/// A model's decode step with what runs it.
-pub struct Runner<'a> {
-    /// Its context holds a window.
-    pub graph: &'a DecodeGraph,
-    /// Made of the graph's recording.
-    pub executor: &'a mut dyn Execute,
-}
-
 /// Logits in memory at a time: positions of a window. 64 rows of a vocabulary of 262144 are 64 MiB.
 const ROWS: usize = 64;
 
-impl Runner<'_> {
+impl Decoder<'_> {
     /// A new sequence in which `tokens` are predicted: all but the last of them are fed, behind
     /// `start`.
-    fn begin(&mut self, start: u32, tokens: &[u32]) -> Result<()> {
+    fn begin_window(&mut self, start: u32, tokens: &[u32]) -> Result<()> {
         // The last of a window is never fed, and has a logit.
         self.graph.knows(tokens, "")?;
         let fed: Vec<u32> = [start].iter().chain(tokens).take(tokens.len()).copied().collect();
-        session::reset(self.graph, self.executor, 0)?;
-        session::give(self.graph, self.executor, 0, &fed)
+        self.reset(0)?;
+        self.give(0, &fed)
     }
 
     /// Logits after each of the next `count` tokens: (count, vocab). Token by token, since a chunk
     /// of a prompt leaves those of its last token only.
-    fn logits(&mut self, count: usize) -> Result<Vec<f32>> {
+    fn logits_of(&mut self, count: usize) -> Result<Vec<f32>> {
         let mut rows = Vec::with_capacity(count * self.graph.vocab);
         for _ in 0..count {
             self.executor.run(&[Part::Steps(1)])?;
-            let row = self.executor.read_f32(self.graph.logits)?;
-            rows.extend_from_slice(&row[..self.graph.vocab]);
+            rows.extend_from_slice(&self.logits()?[..self.graph.vocab]);
         }
         Ok(rows)
     }
@@ -163,8 +151,8 @@ pub struct Compared {
 /// A token beyond the vocabulary, more tokens than a context has room for, logits that are no
 /// numbers, vocabularies of different sizes, or the device is lost.
 pub fn window(
-    model: &mut Runner<'_>,
-    mut reference: Option<&mut Runner<'_>>,
+    model: &mut Decoder<'_>,
+    mut reference: Option<&mut Decoder<'_>>,
     start: u32,
     tokens: &[u32],
     on_tokens: &mut dyn FnMut(usize),
@@ -175,14 +163,14 @@ pub fn window(
             "the model has a vocabulary of {vocab} tokens, the reference one of {other}"
         )));
     }
-    model.begin(start, tokens)?;
+    model.begin_window(start, tokens)?;
     if let Some(reference) = &mut reference {
-        reference.begin(start, tokens)?;
+        reference.begin_window(start, tokens)?;
     }
     let (mut all, mut compared) = (Vec::with_capacity(tokens.len()), Vec::new());
     for piece in tokens.chunks(ROWS) {
-        let ours = model.logits(piece.len())?;
-        let theirs = reference.as_mut().map(|r| r.logits(piece.len())).transpose()?;
+        let ours = model.logits_of(piece.len())?;
+        let theirs = reference.as_mut().map(|r| r.logits_of(piece.len())).transpose()?;
         let mut theirs = theirs.iter().flat_map(|logits| logits.chunks_exact(vocab));
         for (row, token) in ours.chunks_exact(vocab).zip(piece) {
             let (ours, position) = (Distribution::of(row), all.len());
@@ -297,8 +285,8 @@ impl Quality {
 /// # Errors
 /// As for [`window`].
 pub fn measure(
-    model: &mut Runner<'_>,
-    mut reference: Option<&mut Runner<'_>>,
+    model: &mut Decoder<'_>,
+    mut reference: Option<&mut Decoder<'_>>,
     text: &Text<'_>,
     on_tokens: &mut dyn FnMut(usize),
 ) -> Result<Quality> {

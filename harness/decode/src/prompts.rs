@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
+use super::Model;
 use lathe_device::error::{Error, Result};
 use lathe_model::tokenizer::token_type::{CONTROL, UNKNOWN, UNUSED, USER_DEFINED};
 use lathe_record::files;
 use lathe_record::rng::Rng;
-
-use super::Model;
 
 /// Seed of the tokens of a benchmark run.
 pub const SEED: u64 = 42;

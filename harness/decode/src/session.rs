@@ -1,534 +1,319 @@
-//! Running a decode graph: prompt, generation, per-step observation and verification.
+//! A model on a device: generation, verified and watched as far as it is asked for.
 
-use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lathe_device::error::{Error, Result};
-use lathe_device::execute::{Batch, Execute, Stream, Submission};
-use lathe_device::plan::recording::{Part, Tensor, TensorInit};
-use lathe_kernels::{FloatFormat, KvFormat, StateWord};
-use lathe_reference::nmse;
-use serde::Serialize;
-
+use super::decoder::{Decoder, GaveUp, Run};
 use super::graph::DecodeGraph;
-use super::kv_cache;
-use crate::sampling::sample_token;
+use super::model::Model;
+use super::options::{DecodeOptions, Prompts, Script};
+use super::verify::{Prefix, Verifier};
+use super::{Observer, Stage};
+use lathe_device::error::{Error, Result};
+use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
+use lathe_device::gpu::{Pipelines, Policy};
+use lathe_device::plan::run::Runs;
+use lathe_record::AdapterSummary;
+use lathe_record::record::Verified;
+use lathe_record::steady::steady;
 
-/// How long a submission takes at most where nobody says how many steps it has: more steps are less
-/// waiting between submissions, and a reader sees tokens come one by one.
-pub const FRAME: Duration = Duration::from_millis(16);
-
-/// What to run.
-#[derive(Clone, Debug, Default)]
-pub struct RunOptions {
-    /// Prompt tokens; at least one.
-    pub prompt: Vec<u32>,
-    /// Tokens fed in place of generated ones, after the prompt.
-    pub forced: Vec<u32>,
-    /// How the prompt runs.
-    pub prompts: Prompts,
-    /// Tokens to generate.
-    pub generate: usize,
-    /// Decode steps a submission; none for as many as [`FRAME`] has time for.
-    pub steps_per_submit: Option<usize>,
-    /// Stop after any of these tokens.
-    pub stop_at: Vec<u32>,
-    /// Seed of the draws; nothing to a greedy graph.
-    pub seed: u32,
-    /// What another run of these options handed out before it failed.
-    pub known: Known,
-}
-
-/// Tokens that a run handed out before it failed. The run that goes on in its place feeds them as
-/// its own first choices, and nobody hears of them again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// In order, starting with the one after the prompt.
-    pub tokens: Vec<u32>,
-    /// When the first was there, since the run began.
-    pub ttft: Duration,
-}
-
-impl Known {
-    /// Adds a token of a run that began then.
-    pub fn push(&mut self, token: u32, begun: Instant) {
-        if self.tokens.is_empty() {
-            self.ttft = begun.elapsed();
-        }
-        self.tokens.push(token);
-    }
-}
-
-/// A run whose path was replaced on the way: workgroups of its runs of operations waited in vain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GaveUp {
-    /// The grid of the runs.
-    pub grid: String,
-    /// Waits that gave up.
-    pub waits: u32,
-    /// Tokens that were handed out before, and stand.
-    pub tokens: usize,
-}
-
-impl RunOptions {
-    /// Tokens that are given after the prompt.
-    fn fed(&self) -> &[u32] {
-        let known = &self.known.tokens;
-        match self.forced.is_empty() {
-            true => &known[..known.len().min(self.generate.saturating_sub(1))],
-            false => &self.forced,
-        }
-    }
-
-    /// Positions processed: the prompt, all forced tokens, and what generation needs.
-    pub fn positions(&self) -> usize {
-        self.prompt.len() + self.generate.saturating_sub(1).max(self.forced.len())
-    }
-}
-
-/// What came of a run.
-#[derive(Clone, Debug, Default)]
-pub struct Run {
-    /// The model's choices, starting with the one after the prompt.
-    pub generated: Vec<u32>,
-    /// Time to the first generated token.
-    pub ttft: Duration,
-    /// Wall time of every decode step after the first token; steps of one submission end together
-    /// and share their mean.
-    pub steps: Vec<Duration>,
-    /// GPU time of all decode steps after the first token, where measured.
-    pub gpu: Option<Duration>,
-    /// Submissions of the decode phase.
-    pub submits: usize,
-    /// Steps run in the decode phase.
-    pub decode_steps: usize,
-    /// Where its steps went on without runs of operations. After tokens were handed out, it has no
-    /// times but that of the first: those of two ways are no figure.
-    pub runs_gave_up: Option<GaveUp>,
-}
-
-impl Run {
-    /// Takes away times of steps that another run had run before.
-    fn of(self, known: &Known) -> Self {
-        if known.tokens.is_empty() {
-            return self;
-        }
-        Self { generated: self.generated, ttft: known.ttft, ..Self::default() }
-    }
-}
-
-/// One observed step.
+/// Start of a generation.
 #[derive(Clone, Copy, Debug)]
-pub struct Observed<'a> {
-    /// Position processed.
-    pub position: usize,
-    /// Its logits.
-    pub logits: &'a [f32],
-    /// The token chosen after it.
-    pub choice: u32,
+pub enum Prompt<'a> {
+    /// Text, through the file's tokenizer.
+    Text(&'a str),
+    /// Tokens.
+    Tokens(&'a [u32]),
 }
 
-/// How the tokens of a prompt run.
+impl<'a> From<&'a str> for Prompt<'a> {
+    fn from(text: &'a str) -> Self {
+        Prompt::Text(text)
+    }
+}
+
+impl<'a> From<&'a [u32]> for Prompt<'a> {
+    fn from(tokens: &'a [u32]) -> Self {
+        Prompt::Tokens(tokens)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u32; N]> for Prompt<'a> {
+    fn from(tokens: &'a [u32; N]) -> Self {
+        Prompt::Tokens(tokens)
+    }
+}
+
+/// A model on a device, or without one by the reference.
+#[derive(Debug)]
+pub struct Session<'a> {
+    model: &'a Model,
+    /// The decode step, with the variant that serves each operation and why.
+    pub graph: DecodeGraph,
+    executor: Executor,
+    /// How it was built.
+    pub options: DecodeOptions,
+}
+
+#[derive(Debug)]
+enum Executor {
+    Gpu(GpuExecutor),
+    Cpu(CpuExecutor),
+}
+
+/// Steps that a decode looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Prompts {
-    /// In chunks of many tokens, where the graph has them.
-    #[default]
-    Chunks,
-    /// A decode step each, so that every position has logits.
-    TokenByToken,
+pub struct Looks {
+    /// First positions that are compared with the reference.
+    pub verify: Option<usize>,
+    /// Step by step, where the observer sees the logits of each; else at full speed.
+    pub every_step: bool,
 }
 
-/// Forgets every sequence: cleared caches, a position of 0, and the seed of the draws.
-///
-/// # Errors
-/// The device is lost.
-pub fn reset(graph: &DecodeGraph, executor: &mut dyn Execute, seed: u32) -> Result<()> {
-    kv_cache::reset(executor, &graph.caches, graph.state, 0)?;
-    executor.write_words(graph.state, StateWord::Seed as usize, &[seed])
+/// A decode that came to its end.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    /// The run.
+    pub run: Run,
+    /// The comparison with the reference, where one was asked for.
+    pub verified: Option<Verified>,
 }
 
-/// Gives the tokens that follow the first `position` ones.
-pub(super) fn give(
-    graph: &DecodeGraph,
-    executor: &mut dyn Execute,
-    position: usize,
-    tokens: &[u32],
-) -> Result<()> {
-    graph.knows(tokens, "")?;
-    let given = position + tokens.len();
-    graph.fits(given)?;
-    executor.write_words(graph.tokens, position, tokens)?;
-    executor.write_words(graph.state, StateWord::PromptLen as usize, &[given as u32])
+/// Tokens that a run handed out before it failed.
+#[derive(Default)]
+struct Known {
+    tokens: Vec<u32>,
+    /// Time to the first of them.
+    ttft: Duration,
 }
 
-fn begin(graph: &DecodeGraph, executor: &mut dyn Execute, options: &RunOptions) -> Result<()> {
-    if graph.sequences != 1 {
-        return Err(Error::Usage(format!(
-            "a run has one sequence, the graph has {}",
-            graph.sequences
-        )));
-    }
-    if options.prompt.is_empty() {
-        return Err(Error::Usage("the prompt is empty; decoding starts from a token".into()));
-    }
-    graph.fits(options.positions())?;
-    reset(graph, executor, options.seed)?;
-    give(graph, executor, 0, &options.prompt)
-}
-
-/// The parts that take `count` tokens of a prompt through the model, the last token's choice
-/// included.
-pub fn prompt_parts(graph: &DecodeGraph, prompts: Prompts, count: usize) -> Vec<Part> {
-    let sizes: Vec<usize> = match prompts {
-        Prompts::Chunks if count > 1 => graph.recording.chunks.iter().map(|c| c.tokens).collect(),
-        _ => Vec::new(),
-    };
-    if sizes.is_empty() {
-        return pieces(count, PROMPT_STEPS).into_iter().map(Part::Steps).collect();
-    }
-    let mut parts: Vec<Part> = cover(&sizes, count).into_iter().map(Part::Chunk).collect();
-    parts.push(Part::Tail);
-    parts
-}
-
-/// Chunks, by their index in `sizes`, that hold `count` tokens in the shortest time: a chunk takes
-/// as long as a fixed number of tokens and its own.
-fn cover(sizes: &[usize], count: usize) -> Vec<usize> {
-    const FIXED: usize = 128;
-    let largest = sizes[0];
-    let mut chunks = vec![0; count.saturating_sub(1) / largest];
-    let mut left = count - chunks.len() * largest;
-    while left > 0 {
-        // The smallest that holds all, or the largest that is full and then others.
-        let holds = sizes.iter().rposition(|size| *size >= left).unwrap_or(0);
-        let full = holds + 1;
-        let split = sizes.get(full).is_some_and(|size| {
-            let rest = sizes.iter().rev().find(|s| **s >= left - size).unwrap_or(&sizes[0]);
-            2 * FIXED + size + rest < FIXED + sizes[holds]
-        });
-        let chosen = if split { full } else { holds };
-        chunks.push(chosen);
-        left = left.saturating_sub(sizes[chosen]);
-    }
-    chunks
-}
-
-/// A submission each, of which the last alone reads a word back, that of position `next`. The last
-/// part of a prompt goes with the chunk before it.
-pub(super) fn one_by_one(parts: Vec<Part>, next: usize) -> Vec<Submission> {
-    let mut submissions: Vec<Submission> = Vec::new();
-    for part in parts {
-        match submissions.last_mut() {
-            Some(submission) if part == Part::Tail => submission.parts.push(part),
-            _ => submissions.push(Submission { parts: vec![part], words: 0..0 }),
-        }
-    }
-    if let Some(last) = submissions.last_mut() {
-        last.words = next..next + 1;
-    }
-    submissions
-}
-
-/// Decode steps from a position on, some a submission, each of which makes the token after it.
-pub(super) fn step_submissions(position: usize, steps: usize, each: usize) -> Vec<Submission> {
-    let mut from = position + 1;
-    let submission = |count: usize| {
-        let words = from..from + count;
-        from += count;
-        Submission { parts: vec![Part::Steps(count)], words }
-    };
-    pieces(steps, each.max(1)).into_iter().map(submission).collect()
-}
-
-/// Runs at full speed: no step is looked at, tokens stay on the device between steps.
-pub fn run(
-    graph: &DecodeGraph,
-    executor: &mut dyn Execute,
-    options: &RunOptions,
-    on_token: &mut dyn FnMut(u32),
-) -> Result<Run> {
-    begin(graph, executor, options)?;
-    let prompt = options.prompt.len();
-    let mut run = Run::default();
-    let submissions = one_by_one(prompt_parts(graph, options.prompts, prompt), prompt);
-    let steps = options.positions() - prompt;
-    let decode = step_submissions(prompt, steps, options.steps_per_submit.unwrap_or(1));
-    let joined_up_to = options.steps_per_submit.is_none().then_some(FRAME);
-    // In one stream the first decode steps are recorded while the prompt runs; forced tokens are
-    // given only after it, where its own choice would take their place.
-    let streams = match options.fed().is_empty() {
-        true => vec![submissions.into_iter().chain(decode).collect()],
-        false => vec![submissions, decode],
-    };
-    let (mut gpu, mut timed) = (Duration::ZERO, true);
-    let ended = |run: &Run| run.generated.last().is_some_and(|t| options.stop_at.contains(t));
-    for (i, submissions) in streams.into_iter().enumerate() {
-        if ended(&run) {
-            break;
-        }
-        if i > 0 {
-            give(graph, executor, prompt, options.fed())?;
-        }
-        let mut last = Duration::ZERO;
-        let mut on = |batch: Batch| {
-            let took = batch.at - last;
-            last = batch.at;
-            let first = run.generated.is_empty();
-            if first {
-                run.ttft = batch.at;
-            } else {
-                match batch.gpu {
-                    Some(time) => gpu += time,
-                    None => timed = false,
-                }
-                run.decode_steps += batch.steps;
-                run.submits += 1;
-            }
-            for token in &batch.words {
-                if run.generated.len() == options.generate {
-                    break;
-                }
-                if !first {
-                    run.steps.push(took / batch.steps.max(1) as u32);
-                }
-                let known = options.known.tokens.get(run.generated.len());
-                let token = known.unwrap_or(token);
-                run.generated.push(*token);
-                if known.is_none() {
-                    on_token(*token);
-                }
-                if options.stop_at.contains(token) {
-                    return ControlFlow::Break(());
-                }
-            }
-            ControlFlow::Continue(())
-        };
-        let stream = Stream { submissions, words: graph.tokens, joined_up_to, timed: true };
-        executor.stream(&stream, &mut on)?;
-    }
-    run.gpu = (timed && !run.steps.is_empty()).then_some(gpu);
-    Ok(run.of(&options.known))
-}
-
-/// `all` in pieces of `each`, the last one smaller.
-pub(super) fn pieces(all: usize, each: usize) -> Vec<usize> {
-    (0..all).step_by(each).map(|from| each.min(all - from)).collect()
-}
-
-/// Steps a submission while a prompt runs token by token.
-pub(super) const PROMPT_STEPS: usize = 16;
-
-/// Runs step by step and shows the logits of each to `observe`: those of the prompt's last token
-/// and of every one after it, and where the prompt runs token by token those of each token of it.
-pub fn run_observed(
-    graph: &DecodeGraph,
-    executor: &mut dyn Execute,
-    options: &RunOptions,
-    observe: &mut dyn FnMut(Observed<'_>) -> Result<()>,
-) -> Result<Run> {
-    begin(graph, executor, options)?;
-    let prompt = options.prompt.len();
-    let parts = prompt_parts(graph, options.prompts, prompt);
-    executor.prepare(&parts)?;
-    let chunked = parts.contains(&Part::Tail);
-    let mut run = Run::default();
-    let first = if chunked { prompt - 1 } else { 0 };
-    for position in first..options.positions() {
-        let step = Instant::now();
-        match chunked && position == first {
-            true => executor.run(&parts)?,
-            false => executor.run(&[Part::Steps(1)])?,
-        }
-        let choice = executor.read_words(graph.state)?[StateWord::Choice as usize];
-        let known = (position + 1).checked_sub(prompt).and_then(|i| options.known.tokens.get(i));
-        let choice = known.copied().unwrap_or(choice);
-        // Neither reading the logits nor looking at them counts.
-        let took = step.elapsed();
-        if run.generated.is_empty() {
-            run.ttft += took;
-        }
-        let logits = executor.read_f32(graph.logits)?;
-        observe(Observed { position, logits: &logits, choice })?;
-        if position + 1 == prompt && !options.fed().is_empty() {
-            give(graph, executor, prompt, options.fed())?;
-        }
-        let generated = position + 1 >= prompt;
-        if generated && run.generated.len() < options.generate.max(options.forced.len()) {
-            if !run.generated.is_empty() {
-                run.steps.push(took);
-                run.decode_steps += 1;
-                run.submits += 1;
-            }
-            run.generated.push(choice);
-            if options.stop_at.contains(&choice) && options.forced.is_empty() {
-                break;
-            }
-        }
-    }
-    Ok(run.of(&options.known))
-}
-
-/// Runs the prompt in chunks and token by token, and returns the NMSE between the logits of its
-/// last token. None where the graph has no chunks or the prompt is a single token.
-///
-/// # Errors
-/// The NMSE exceeds `limit`, the prompt does not fit, or the device is lost.
-pub fn chunks_agree(
-    graph: &DecodeGraph,
-    executor: &mut dyn Execute,
-    options: &RunOptions,
-    limit: f64,
-) -> Result<Option<f64>> {
-    let mut last = |prompts| -> Result<Vec<f32>> {
-        let generate = 1;
-        let alone = RunOptions { prompts, generate, forced: Vec::new(), ..options.clone() };
-        let mut logits = Vec::new();
-        run_observed(graph, executor, &alone, &mut |seen| {
-            logits = seen.logits.to_vec();
-            Ok(())
-        })?;
-        Ok(logits)
-    };
-    if !prompt_parts(graph, options.prompts, options.prompt.len()).contains(&Part::Tail) {
-        return Ok(None);
-    }
-    let (chunks, tokens) = (last(Prompts::Chunks)?, last(Prompts::TokenByToken)?);
-    let [a, b] = [&tokens, &chunks].map(|logits| logits.iter().map(|v| f64::from(*v)));
-    let error = nmse(a, b);
-    if error.is_nan() || error > limit {
-        return Err(Error::CheckFailed(format!(
-            "a prompt of {} tokens: logits in chunks differ from those token by token, NMSE \
-             {error:.3e} > {limit:.0e}",
-            options.prompt.len()
-        )));
-    }
-    Ok(Some(error))
-}
-
-/// Largest NMSE of a step's logits against the reference: what rounding leaves where everything is
-/// stored in f32, and what storing caches or activations in 16 bits adds. In q8_0 a value half way
-/// between two quants becomes either, and the more of them do the less exact what made them was:
-/// seen were 1.3e-4 between a prompt in chunks, whose activations are f16, and token by token.
-pub fn logits_limit(graph: &DecodeGraph) -> f64 {
-    let limit = |tensor: &Tensor| match tensor.content {
-        TensorInit::Kv { vectors, .. } => match vectors.format {
-            KvFormat::F32 => 1e-8,
-            KvFormat::F16 => 1e-5,
-            KvFormat::Q8_0 => 1e-3,
-        },
-        TensorInit::Activation { format, .. } if format != FloatFormat::F32 => 1e-5,
-        _ => 1e-8,
-    };
-    graph.recording.tensors.iter().map(limit).fold(1e-8, f64::max)
-}
-
-/// How far below the largest logit one may be and be chosen in its place, as a share of the largest
-/// magnitude: what rounding leaves of logits that are held to an NMSE of `limit`, and of those that
-/// a cache in q8_0 moves as much as was seen and no more.
-pub fn tie_margin(limit: f64) -> f32 {
-    limit.min(2e-4).sqrt() as f32
-}
-
-/// A second executor that repeats each observed step and compares.
-pub struct Verifier<'a> {
-    graph: &'a DecodeGraph,
-    executor: &'a mut dyn Execute,
-    /// Largest accepted NMSE of a step's logits.
-    pub limit: f64,
-    /// Largest seen.
-    pub worst: f64,
-    /// Steps compared.
-    pub compared: usize,
-    /// Positions to compare: up to this many.
-    pub steps: usize,
-    /// Positions it has run.
-    position: usize,
-    forced: Vec<u32>,
-    prompt: usize,
-}
-
-impl<'a> Verifier<'a> {
-    /// A verifier for the first `steps` positions of a run.
+impl<'a> Session<'a> {
+    /// A session of a graph that was built with these options; without an executor on a device the
+    /// reference runs it.
     pub fn new(
-        graph: &'a DecodeGraph,
-        executor: &'a mut dyn Execute,
-        options: &RunOptions,
-        limit: f64,
-        steps: usize,
-    ) -> Result<Self> {
-        begin(graph, executor, options)?;
-        Ok(Self {
-            graph,
-            executor,
-            limit,
-            worst: 0.0,
-            compared: 0,
-            steps,
-            position: 0,
-            forced: options.forced.clone(),
-            prompt: options.prompt.len(),
-        })
+        model: &'a Model,
+        graph: DecodeGraph,
+        executor: Option<GpuExecutor>,
+        options: DecodeOptions,
+    ) -> Self {
+        let cpu = || Executor::Cpu(CpuExecutor::new(Arc::clone(&graph.recording)));
+        let executor = executor.map_or_else(cpu, Executor::Gpu);
+        Self { model, graph, executor, options }
     }
 
-    /// Compares one step; an error names the position and both choices.
-    pub fn compare(&mut self, seen: Observed<'_>) -> Result<()> {
-        if self.compared >= self.steps {
-            return Ok(());
+    /// Bytes of the executor's buffers on a device.
+    pub fn device_bytes(&self) -> u64 {
+        match &self.executor {
+            Executor::Gpu(executor) => executor.device_bytes(),
+            Executor::Cpu(_) => 0,
         }
-        // Token by token, whatever the other does: another way to the same logits.
-        for position in self.position..=seen.position {
-            if position == self.prompt && !self.forced.is_empty() {
-                give(self.graph, self.executor, position, &self.forced)?;
+    }
+
+    /// Generates up to `n` tokens of a new sequence, fewer where the model ends it; `on_token`
+    /// hears of each as soon as its submission ends.
+    ///
+    /// # Errors
+    /// The prompt is empty, has tokens that the model lacks, or does not fit the context together
+    /// with `n`; the file has no tokenizer for a text; or the device is lost.
+    pub fn generate<'p>(
+        &mut self,
+        prompt: impl Into<Prompt<'p>>,
+        n: usize,
+        on_token: impl FnMut(u32),
+    ) -> Result<Run> {
+        struct Tokens<F>(F);
+        impl<F: FnMut(u32)> Observer for Tokens<F> {
+            fn token(&mut self, token: u32) {
+                self.0(token);
             }
-            self.executor.run(&[Part::Steps(1)])?;
         }
-        self.position = seen.position + 1;
-        let logits = self.executor.read_f32(self.graph.logits)?;
-        let state = self.executor.read_words(self.graph.state)?;
-        let choice = state[StateWord::Choice as usize];
-        let error =
-            nmse(logits.iter().map(|v| f64::from(*v)), seen.logits.iter().map(|v| f64::from(*v)));
-        self.worst = self.worst.max(error);
-        self.compared += 1;
-        if error.is_nan() || error > self.limit {
-            return Err(Error::CheckFailed(format!(
-                "position {}: logits differ from the CPU reference, NMSE {error:.3e} > {:.0e} \
-                 (choices {} and {choice}); `lathe diff` names the first operation that differs",
-                seen.position, self.limit, seen.choice
-            )));
+        let prompt = match prompt.into() {
+            Prompt::Text(text) => self.model.encode(text)?,
+            Prompt::Tokens(tokens) => tokens.to_vec(),
+        };
+        let script = Script {
+            prompt,
+            generate: n,
+            steps_per_submit: self.options.steps_per_submit,
+            stop_at: self.model.config.end_tokens.clone(),
+            seed: self.options.seed,
+            ..Script::default()
+        };
+        Ok(self.take_over(&script, None, &mut Tokens(on_token))?.run)
+    }
+
+    /// Verifies, warms a GPU up, runs a script and verifies its end; or runs it step by step.
+    ///
+    /// # Errors
+    /// The script does not fit, an output is wrong, `on` fails, or the device is lost.
+    pub fn decode(
+        &mut self,
+        script: &Script,
+        looks: Looks,
+        on: &mut dyn Observer,
+    ) -> Result<Decoded> {
+        self.take_over(script, Some(looks), on)
+    }
+
+    /// Runs a script. Where workgroups of [`Runs::Auto`] wait in vain for others, the session goes
+    /// on with a dispatch per stage, behind the tokens that were handed out.
+    fn take_over(
+        &mut self,
+        script: &Script,
+        looks: Option<Looks>,
+        on: &mut dyn Observer,
+    ) -> Result<Decoded> {
+        let mut known = Known::default();
+        match self.attempt(script, looks, &mut known, on) {
+            Ok(decoded) => Ok(decoded),
+            Err(error) => {
+                let gave_up = self.without_runs(error, known.tokens.len())?;
+                let mut decoded = self.attempt(script, looks, &mut known, on)?;
+                decoded.run.runs_gave_up = Some(gave_up);
+                Ok(decoded)
+            }
         }
-        let drawn = match &self.graph.sampling {
-            None => None,
-            // A draw is exact: from the device's own logits the reference draws the same token.
-            Some(sampling) => {
-                let tokens = self.executor.read_words(self.graph.tokens)?;
-                let seed = state[StateWord::Seed as usize];
-                Some(sample_token(sampling, seen.logits, &tokens, seen.position, seed))
+    }
+
+    /// Runs a script behind the tokens that are known, and adds those that it hands out.
+    fn attempt(
+        &mut self,
+        script: &Script,
+        looks: Option<Looks>,
+        known: &mut Known,
+        on: &mut dyn Observer,
+    ) -> Result<Decoded> {
+        let before = known.tokens.clone();
+        let own = script.behind(&before);
+        let adapter = match &self.executor {
+            Executor::Gpu(executor) => Some(Arc::clone(&executor.gpu)),
+            Executor::Cpu(_) => None,
+        };
+        let mut decoder = self.decoder();
+        let (mut count, mut begun) = (0, Instant::now());
+        let mut hand_out = |token: u32, begun: Instant, on: &mut dyn Observer| {
+            count += 1;
+            if count > before.len() {
+                if known.tokens.is_empty() {
+                    known.ttft = begun.elapsed();
+                }
+                known.tokens.push(token);
+                on.token(token);
             }
         };
-        if let Some(drawn) = drawn.filter(|drawn| *drawn != seen.choice) {
-            return Err(Error::CheckFailed(format!(
-                "position {}: the device drew {} where the CPU reference draws {drawn} from the same \
-                 logits",
-                seen.position, seen.choice
-            )));
-        }
-        if choice != seen.choice {
-            let (a, b) = (logits[choice as usize], logits[seen.choice as usize]);
-            // Rounding may swap near ties; the run then follows the device.
-            let scale = logits.iter().fold(0f32, |m, v| m.max(v.abs()));
-            if drawn.is_none() && (a - b).abs() > scale * tie_margin(self.limit) {
-                return Err(Error::CheckFailed(format!(
-                    "position {}: the device chose {} where the CPU reference chose {choice}",
-                    seen.position, seen.choice
-                )));
+        let Looks { verify, every_step } = looks.unwrap_or_default();
+        let (run, verified) = if every_step {
+            on.stage(Stage::Running);
+            let generated = own.generate.max(own.forced.len());
+            let chosen = own.prompt.len()..own.prompt.len() + generated;
+            let (run, verified) = step_by_step(&mut decoder, &own, verify, &mut |seen| {
+                on.look(seen)?;
+                if chosen.contains(&(seen.position + 1)) {
+                    hand_out(seen.choice, begun, on);
+                }
+                Ok(())
+            })?;
+            on.looked()?;
+            (run.behind(&before, known.ttft), verified)
+        } else {
+            let mut prefix = None;
+            if let Some(n) = verify {
+                on.stage(Stage::Verifying);
+                prefix = Some(Prefix::verify(&mut decoder, script, n)?);
             }
-            // Tokens the host gave stay; only a generated one is replaced.
-            let next = seen.position + 1;
-            if next >= state[StateWord::PromptLen as usize] as usize {
-                self.executor.write_words(self.graph.tokens, next, &[seen.choice])?;
+            let adapter = adapter.as_ref().map(|gpu| &gpu.adapter).filter(|a| !a.software);
+            if let Some(adapter) = adapter.filter(|_| looks.is_some()) {
+                on.stage(Stage::WarmingUp);
+                if !settle(adapter, &mut decoder, script)? {
+                    tracing::warn!("step times had not settled when the measured run began");
+                }
             }
-        }
-        Ok(())
+            on.stage(Stage::Running);
+            begun = Instant::now();
+            let run = decoder.run(&own, &mut |token| hand_out(token, begun, on))?;
+            let run = run.behind(&before, known.ttft);
+            if let Some(prefix) = &mut prefix {
+                prefix.check(&run.generated)?;
+                on.stage(Stage::VerifyingEnd);
+                prefix.check_end(&mut decoder, own.prompt.len())?;
+            }
+            (run, prefix.map(|prefix| prefix.verified))
+        };
+        Ok(Decoded { run, verified })
     }
+
+    /// Goes on with a dispatch per stage where `error` says that workgroups of layers that are one
+    /// dispatch waited in vain, and nobody chose those; a warning says it. `tokens` were handed out
+    /// until then. [`Runs::Auto`] has no runs on this device from now on.
+    ///
+    /// # Errors
+    /// `error` itself where it is another or the runs were an explicit choice; those of
+    /// [`Model::graph`].
+    fn without_runs(&mut self, error: Error, tokens: usize) -> Result<GaveUp> {
+        let Executor::Gpu(executor) = &self.executor else { return Err(error) };
+        let Some(run) = executor.recording.runs.first() else { return Err(error) };
+        let waits = match error {
+            Error::Waits { waits, .. } if self.options.runs.is_auto() => waits,
+            other => return Err(other),
+        };
+        let (gpu, grid) = (&executor.gpu, Runs::Of(run.grid).to_string());
+        tracing::warn!(
+            "{}: workgroups of a run of operations waited in vain for others ({waits} of them); going \
+             on with a dispatch a stage, as with --runs off, after {tokens} tokens that stand",
+            gpu.adapter.name
+        );
+        gpu.distrust_runs("workgroups of a run waited in vain for others".into());
+        self.options.runs = Runs::Off;
+        let graph = self.model.graph(Some(gpu), &self.options)?;
+        let recording = Arc::clone(&graph.recording);
+        let executor = executor.sharing(&Pipelines::default(), recording, Policy::Plain)?;
+        (self.graph, self.executor) = (graph, Executor::Gpu(executor));
+        Ok(GaveUp { grid, waits, tokens })
+    }
+
+    /// The decoder of its graph.
+    pub fn decoder(&mut self) -> Decoder<'_> {
+        let executor: &mut dyn Execute = match &mut self.executor {
+            Executor::Gpu(executor) => executor,
+            Executor::Cpu(executor) => executor,
+        };
+        Decoder::new(&self.graph, executor)
+    }
+}
+
+/// Repeats the first steps of a script until their times no longer move: a GPU that has idled while
+/// weights were read runs its first seconds at a fraction of its clocks. Returns whether they
+/// settled.
+pub(super) fn settle(
+    adapter: &AdapterSummary,
+    decoder: &mut Decoder<'_>,
+    script: &Script,
+) -> Result<bool> {
+    let generate = script.generate.clamp(2, 33);
+    let short = Script { generate, stop_at: Vec::new(), ..script.clone() };
+    let fits = short.positions() <= decoder.graph.context;
+    let short = if fits { &short } else { script };
+    steady::<Error>(adapter, &mut || Ok(decoder.run(short, &mut |_| {})?.step_seconds()))
+}
+
+/// Runs step by step, the first `verify` positions compared with the reference and the prompt in
+/// chunks compared with decode steps. `look` sees each step that agrees: those of the prompt too
+/// where it runs token by token, as the script says and verifying asks.
+fn step_by_step(
+    decoder: &mut Decoder<'_>,
+    script: &Script,
+    verify: Option<usize>,
+    look: &mut dyn FnMut(super::Seen<'_>) -> Result<()>,
+) -> Result<(Run, Option<Verified>)> {
+    let Some(n) = verify else { return Ok((decoder.observe(script, look)?, None)) };
+    let script = Script { prompts: Prompts::TokenByToken, ..script.clone() };
+    let mut reference = CpuExecutor::new(Arc::clone(&decoder.graph.recording));
+    let mut verifier = Verifier::new(decoder.graph, &mut reference, script.seed, n)?;
+    let run = decoder.observe(&script, &mut |seen| {
+        verifier.compare(seen)?;
+        look(seen)
+    })?;
+    let mut verified = verifier.verified();
+    verified.worst_nmse = verified.worst_nmse.max(decoder.chunks_agree(&script)?);
+    Ok((run, Some(verified)))
 }

@@ -5,7 +5,6 @@
 //! twice or whose sizes are beyond 2⁶³. What it refuses without saying which tensor is looked for
 //! here first, so that every message names one.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ::safetensors::{Dtype, SafeTensors};
@@ -68,16 +67,6 @@ pub fn index(bytes: &[u8]) -> Result<Vec<Listed>, SafetensorsError> {
         .collect();
     listed.sort_by(|a, b| (a.range.start, &a.name).cmp(&(b.range.start, &b.name)));
     Ok(listed)
-}
-
-/// What a file says of itself, by key: the texts under `__metadata__`.
-///
-/// # Errors
-/// As [`index`].
-pub fn metadata(bytes: &[u8]) -> Result<BTreeMap<String, String>, SafetensorsError> {
-    let header = |why: String| SafetensorsError::Header { why };
-    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| header(e.to_string()))?;
-    Ok(metadata.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect())
 }
 
 /// Where the data begin, and the bytes of the header before them.

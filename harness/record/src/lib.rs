@@ -20,7 +20,7 @@ pub mod word;
 pub use adapter::AdapterSummary;
 pub use error::{Error, Result};
 pub use ratio::Ratio;
-pub use size::bytes;
+pub use size::{bytes, count};
 pub use word::Word;
 
 /// Adds what is not there yet, each once and in its order.

@@ -325,9 +325,6 @@ pub struct BenchCase {
     /// The canaries after it; absent in records from before they were kept.
     #[serde(default)]
     pub canary: Option<Canary>,
-    /// What judged an operation of the user's own; others have a reference.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub golden: Option<GoldenFile>,
     /// Whether each sample draws tokens by a seed of its own; in records from before it was so, and
     /// of kernels that draw none, all samples have the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -342,23 +339,6 @@ impl BenchCase {
     /// What tells it from the others of a run.
     pub fn key(&self) -> String {
         format!("{}/{} {}", self.kernel, self.variant, self.shape)
-    }
-}
-
-/// The golden file that an operation of the user's own was judged by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GoldenFile {
-    /// Hash of its bytes.
-    pub hash: String,
-    /// Cases of it that judged.
-    pub cases: usize,
-}
-
-impl fmt::Display for GoldenFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hash, cases } = self;
-        let s = if *cases == 1 { "" } else { "s" };
-        write!(f, "judged by golden file {hash}, {cases} case{s}")
     }
 }
 
@@ -399,13 +379,6 @@ pub enum Flag {
     /// A user's file that is held to the tolerance of its mapping.
     #[serde(rename = "own tolerance")]
     OwnTolerance,
-    /// An operation of the user's own was judged on the cases of its golden file alone: on no
-    /// drawn inputs, and none with a change in them.
-    #[serde(rename = "golden cases alone")]
-    GoldenCasesAlone,
-    /// The golden file has one case of this shape, so whatever was judged had the same inputs.
-    #[serde(rename = "same inputs")]
-    SameInputs,
     /// The driver held the clocks down while most samples were taken.
     #[serde(rename = "throttled")]
     Throttled,
@@ -517,9 +490,6 @@ pub struct Ab {
     /// outputs are judged, and in records from before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
-    /// What judged an operation of the user's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub golden: Option<GoldenFile>,
     /// What makes the verdict doubtful.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<Word<Flag>>,

@@ -77,14 +77,6 @@ fn size(bytes: u64) -> String {
     if mib < 1024.0 { format!("{mib:.2} MiB") } else { format!("{:.2} GiB", mib / 1024.0) }
 }
 
-/// Parameters in a few characters, `1.2B`.
-pub fn params(n: u64) -> String {
-    match n as f64 {
-        n if n >= 1e9 => format!("{:.1}B", n / 1e9),
-        n => format!("{:.1}M", n / 1e6),
-    }
-}
-
 /// A figure, that nobody checked its outputs where nobody did, and its flags.
 fn figure(text: String, verified: Option<Verified>, watched: &Watched) -> String {
     let unchecked = verified.is_none().then(|| NOT_VERIFIED.to_owned());

@@ -1,35 +1,26 @@
 //! Saved runs as one HTML file: offline, readable without scripts, light and dark, printable.
 //!
 //! ```text
-//! html.rs            document, headings, environment
-//! html/overview.rs   all decodes at a glance    html/ceilings.rs   measured bandwidths
-//! html/profile.rs    a decode profile           html/crossover.rs  attention against matmul
-//! html/bench.rs      kernels on their own       html/ab.rs         two variants in one run
-//! html/generation.rs bench decode and suite     html/bars.rs       roofline, ratio strip
-//! html/steps.rs      charts over steps          html/svg.rs        scales, axes, paths
-//! html/markup.rs     escaping, numbers, tables  html/style.css     colours and layout
+//! html.rs           document, overview, environment
+//! html/sections.rs  A/B runs, benchmarks, whole generations
+//! html/profile.rs   a decode profile: operations, crossover of attention, throughput
+//! html/chart.rs     bars, lines over steps, stacked timeline
+//! html/markup.rs    escaping, numbers, the one table
+//! html/style.css    colours and layout
 //! ```
 //!
-//! Times are aggregated before they are drawn, so the file grows with what can be seen and not
-//! with the number of steps.
+//! Charts draw aggregated times: the file grows with its pictures, not with the number of steps.
 
-mod ab;
-mod bars;
-mod bench;
-mod ceilings;
-mod crossover;
-mod generation;
+mod chart;
 mod markup;
-mod overview;
 mod profile;
-mod steps;
-mod svg;
+mod sections;
 #[cfg(test)]
 mod tests;
 
-use lathe_record::record::{Ab, Body, Environment, Record};
-pub(super) use markup::number;
-use markup::{plural, sound, text, warning};
+use lathe_record::record::{Body, Environment, Record};
+pub(crate) use markup::number;
+use markup::{Set, Table, figure, made, plural, sound, text, warning};
 
 /// Fraction by which the canary kernel may drift before a warning.
 const DRIFT: f64 = 0.02;
@@ -40,105 +31,60 @@ pub fn render(records: &[(String, Record)]) -> String {
         [(_, record)] => format!("{} · Lathe report", subject(&record.body)),
         _ => "Lathe report".to_owned(),
     };
-    let mut html = format!(
+    let body = match records {
+        [] => "<h1>Lathe report</h1>\n<p>No records.</p>\n".to_owned(),
+        [(file, record)] => {
+            let heading = format!("<h1>{}</h1>\n", text(&subject(&record.body)));
+            heading + &section(file, record)
+        }
+        many => {
+            let sections = many.iter().enumerate().map(|(i, (file, record))| {
+                format!(
+                    "<details id=\"r{i}\">\n<summary><h2>{}. {}</h2> {}</summary>\n{}</details>\n",
+                    i + 1,
+                    text(&subject(&record.body)),
+                    text(&headline(&record.body)),
+                    section(file, record)
+                )
+            });
+            format!("<h1>Lathe report</h1>\n{}{}", overview(many), sections.collect::<String>())
+        }
+    };
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
          name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta \
          name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}</style>\n\
-         </head>\n<body>\n<main>\n",
+         </head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
         text(&title),
-        include_str!("html/style.css")
-    );
-    match records {
-        [] => html.push_str("<h1>Lathe report</h1>\n<p>No records.</p>\n"),
-        [_] => {}
-        _ => {
-            html.push_str("<h1>Lathe report</h1>\n");
-            let overview = overview::decodes(records) + &comparisons(records);
-            html.push_str(&anchored(&overview, "all"));
-            html.push_str("<h2 class=\"records\">Records</h2>\n");
-        }
-    }
-    let mut colours = svg::Colours::new();
-    for (i, (file, record)) in records.iter().enumerate() {
-        html.push_str(&section(i, records.len(), file, record, &mut colours));
-    }
-    html.push_str("</main>\n</body>\n</html>\n");
-    html
+        include_str!("html/style.css"),
+    )
 }
 
-fn section(
-    index: usize,
-    of: usize,
-    file: &str,
-    record: &Record,
-    colours: &mut svg::Colours,
-) -> String {
+/// Everything about a record below its heading.
+fn section(file: &str, record: &Record) -> String {
     let env = &record.environment;
-    let subject = text(&subject(&record.body));
-    let facts = text(&[file, &env.adapter, &env.driver, &env.date].join(" · "));
-    let mut html = match of {
-        1 => format!("<section id=\"r{index}\">\n<h1>{subject}</h1>\n"),
-        // A link to what is inside opens it.
-        _ => format!(
-            "<details class=\"record\">\n<summary class=\"headline\"><h2>{}. {subject}</h2> <strong>{}</strong>\n<span \
-             class=\"facts\">{facts}</span></summary>\n<section id=\"r{index}\">\n",
-            index + 1,
-            text(&result(&record.body))
-        ),
-    };
-    if of == 1 {
-        html.push_str(&format!("<p class=\"facts\">{facts}</p>\n"));
-    }
+    let facts = [file, &env.adapter, &env.driver, &env.date].join(" · ");
+    let mut html = format!("<p class=\"facts\">{}</p>\n", text(&facts));
     if let Some(command) = &env.command {
-        html.push_str(&format!("<p class=\"command\"><code>{}</code></p>\n", text(command)));
+        html.push_str(&format!("<pre>$ {}</pre>\n", text(command)));
     }
-    for line in warnings(env) {
-        html.push_str(&warning(&line));
-    }
-    let body = match &record.body {
-        Body::Profile(profile) => profile::section(profile, env, colours),
-        Body::Bench(bench) => bench::section(bench, env),
-        Body::Ab(ab) => ab::section(ab),
-        Body::GenerationTests(run) => generation::tests(run, env),
-        Body::Suite(run) => generation::suite(run),
-    };
-    html.push_str(&anchored(&(body + &environment(record)), &format!("r{index}")));
-    html.push_str("</section>\n");
-    if of > 1 {
-        html.push_str("</details>\n");
-    }
-    html
+    html.extend(warnings(env).iter().map(|line| warning(line)));
+    html.push_str(&match &record.body {
+        Body::Profile(profile) => profile::section(profile, env),
+        Body::Bench(bench) => sections::bench(bench, env),
+        Body::Ab(ab) => sections::ab(ab),
+        Body::GenerationTests(run) => sections::tests(run, env),
+        Body::Suite(run) => sections::suite(run),
+    });
+    html + &environment(record)
 }
 
-/// Gives the headings of a part names that a link can say, and links to themselves. What a record
-/// says has no markup: every `<h3>` is one of [`svg::figure`]'s.
-fn anchored(html: &str, part: &str) -> String {
-    let mut out = String::with_capacity(html.len());
-    let mut pieces = html.split("<h3>");
-    out.push_str(pieces.next().unwrap_or_default());
-    let mut seen: Vec<String> = Vec::new();
-    for piece in pieces {
-        let (heading, rest) = piece.split_once("</h3>").unwrap_or((piece, ""));
-        let mut name = part.to_owned();
-        for word in heading.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()) {
-            name.push('-');
-            name.push_str(&word.to_ascii_lowercase());
-        }
-        let before = seen.iter().filter(|other| **other == name).count();
-        seen.push(name.clone());
-        if before > 0 {
-            name.push_str(&format!("-{}", before + 1));
-        }
-        out.push_str(&format!(
-            "<h3 id=\"{name}\">{heading} <a class=\"anchor\" href=\"#{name}\" \
-             aria-label=\"link to this part\">#</a></h3>{rest}"
-        ));
-    }
-    out
-}
-
-/// What a record is about.
+/// Kind and content of a record in a few words.
 fn subject(body: &Body) -> String {
+    let list = |mut names: Vec<&str>| {
+        names.dedup();
+        names.join(", ")
+    };
     match body {
         Body::Profile(profile) => format!("Decode profile: {}", profile.model),
         Body::Bench(bench) => {
@@ -146,32 +92,30 @@ fn subject(body: &Body) -> String {
             kernels.sort_unstable();
             kernels.dedup();
             match kernels[..] {
-                [] => "Bench".to_owned(),
                 [kernel] => format!("Bench: {kernel}"),
-                _ => format!("Bench: {} kernels", kernels.len()),
+                _ => format!("Bench: {}", plural(kernels.len(), "kernel")),
             }
         }
         Body::Ab(ab) => format!("A/B: {} {}", ab.kernel, parameters(&ab.kernel, &ab.shape)),
         Body::GenerationTests(run) => {
-            let mut files: Vec<&str> = run.tests.iter().map(|test| test.model.file()).collect();
-            files.dedup();
-            format!("Prompts and generation: {}", files.join(", "))
+            let files = run.tests.iter().map(|test| test.model.file()).collect();
+            format!("Prompts and generation: {}", list(files))
         }
         Body::Suite(run) => {
-            let files: Vec<&str> = run.models.iter().map(|model| model.model.file()).collect();
-            format!("Generation suite, {} tier: {}", run.tier, files.join(", "))
+            let files = run.models.iter().map(|model| model.model.file()).collect();
+            format!("Generation suite, {} tier: {}", run.tier, list(files))
         }
     }
 }
 
-/// A shape as headings have it: without parameters at their defaults, with room for line breaks.
+/// A shape without the parameters at their defaults, with room for line breaks.
 fn parameters(kernel: &str, shape: &str) -> String {
     let brief = lathe_kernels::kernel(kernel).map(|kernel| kernel.brief(shape));
     brief.unwrap_or_else(|| shape.to_owned()).replace(',', ", ")
 }
 
 /// The result of a record in a few words.
-fn result(body: &Body) -> String {
+fn headline(body: &Body) -> String {
     match body {
         Body::Profile(profile) => format!("{} tok/s", number(profile.unprofiled.decode_tok_s, 1)),
         Body::Bench(bench) => plural(bench.cases.len(), "case"),
@@ -184,25 +128,77 @@ fn result(body: &Body) -> String {
     }
 }
 
-/// All comparisons on one axis, when there are several.
-fn comparisons(records: &[(String, Record)]) -> String {
-    let rows: Vec<(String, &Ab)> = records
-        .iter()
-        .enumerate()
-        .filter_map(|(i, (_, record))| match &record.body {
+/// Model, test and speed of every decode of one sequence in a record.
+fn decodes(body: &Body) -> Vec<(String, String, f64)> {
+    match body {
+        Body::Profile(p) => {
+            let test = format!("profile, {} prompt tokens", p.prompt_tokens);
+            vec![(p.model.clone(), test, p.unprofiled.decode_tok_s)]
+        }
+        Body::GenerationTests(run) => {
+            let alone = run.tests.iter().filter(|t| t.n_gen > 0 && t.sequences == 1);
+            let row = |t: &lathe_record::record::GenerationTest| {
+                let steps = plural(t.steps_per_submit.unwrap_or(1), "step");
+                (t.model.file().to_owned(), format!("{}, {steps} a submission", t.test), t.avg_ts)
+            };
+            alone.map(row).collect()
+        }
+        Body::Suite(run) => {
+            let configs = run.models.iter().flat_map(|model| {
+                model.configs.iter().map(move |(name, config)| (&model.model, name, config))
+            });
+            let row =
+                |(model, name, config): (&lathe_record::record::MeasuredModel, &String, _)| {
+                    let config: &lathe_record::record::SuiteConfig = config;
+                    (model.file().to_owned(), format!("suite, {name}"), config.decode_tok_s)
+                };
+            configs.map(row).collect()
+        }
+        Body::Bench(_) | Body::Ab(_) => Vec::new(),
+    }
+}
+
+/// All decodes in one table, and all comparisons on one axis, where there are several.
+fn overview(records: &[(String, Record)]) -> String {
+    let mut html = String::new();
+    let numbered = || records.iter().enumerate().map(|(i, (_, record))| (i, record));
+    let mut rows: Vec<_> = numbered()
+        .flat_map(|(i, record)| decodes(&record.body).into_iter().map(move |row| (i, record, row)))
+        .collect();
+    rows.sort_by(|(i, a, (model, test, _)), (j, b, (other, other_test, _))| {
+        let key = |record: &Record| record.environment.adapter.clone();
+        (key(a), model, test, i).cmp(&(key(b), other, other_test, j))
+    });
+    if rows.len() > 1 {
+        let most = rows.iter().filter_map(|(.., (.., tok_s))| sound(*tok_s)).fold(0.0, f64::max);
+        let mut table = Table::new("Decodes of all records, wall clock, one sequence at a time");
+        for (i, record, (model, test, tok_s)) in rows {
+            let link = format!("<a href=\"#r{i}\">{}</a>", i + 1);
+            table.row([
+                ("model", Set::Name, model),
+                ("test", Set::Prose, test),
+                ("tok/s", Set::Figure, number(tok_s, 1)),
+                ("", Set::Made, made::meter(tok_s / most)),
+                ("adapter", Set::Prose, record.environment.adapter.clone()),
+                ("date", Set::Figure, record.environment.date.chars().take(10).collect()),
+                ("record", Set::Made, link),
+            ]);
+        }
+        html.push_str(&figure("All decodes", &table.finish(), ""));
+    }
+    let compared: Vec<_> = numbered()
+        .filter_map(|(i, record)| match &record.body {
             Body::Ab(ab) => Some((format!("{}. {} {}", i + 1, ab.kernel, ab.b), ab)),
             _ => None,
         })
         .collect();
-    if rows.len() < 2 {
-        return String::new();
+    if compared.len() > 1 {
+        html.push_str(&sections::ratios("All comparisons", &compared, ""));
     }
-    let caption = "Time of B over time of A with its interval, on a logarithmic axis; grey: A \
-                   against itself in the same run; shaded: the zone that counts as the same.";
-    svg::figure("All comparisons", &bars::ratio_strip(&rows), caption)
+    html
 }
 
-/// Why not to trust any number of a run.
+/// Reasons to distrust every number of a run.
 fn warnings(env: &Environment) -> Vec<String> {
     let mut warnings = Vec::new();
     if env.software {
@@ -226,19 +222,13 @@ fn warnings(env: &Environment) -> Vec<String> {
 
 fn environment(record: &Record) -> String {
     let env = &record.environment;
-    let commit = env.commit.clone().map(|commit| match env.dirty {
-        Some(true) => format!("{commit}, with changes"),
-        Some(false) => commit,
-        None => format!("{commit}, changes unknown"),
-    });
+    let dirty = if env.dirty == Some(true) { ", with changes" } else { "" };
     let software = if env.software { " (software)" } else { "" };
     let measured = |value: Option<f64>, decimals: usize, unit: &str| {
         value.and_then(sound).map(|value| format!("{} {unit}", number(value, decimals)))
     };
-    let machine = env.machine.as_ref();
-    // What was not measured or kept has no row.
+    // Nothing is shown of what was not measured or kept.
     let rows = [
-        ("date", Some(env.date.clone())),
         ("adapter", Some(format!("{}{software}", env.adapter))),
         ("driver", Some(env.driver.clone())),
         ("backend", Some(env.backend.clone())),
@@ -249,17 +239,16 @@ fn environment(record: &Record) -> String {
         ("canary drift", measured(env.canary_drift.map(|d| d * 100.0), 2, "%")),
         ("run-time checks", Some(env.runtime_checks.clone())),
         ("system", Some(env.os.clone())),
-        ("processor", machine.and_then(|machine| machine.cpu.clone())),
-        ("commit", commit),
+        ("processor", env.machine.as_ref().and_then(|machine| machine.cpu.clone())),
+        ("commit", env.commit.as_ref().map(|commit| format!("{commit}{dirty}"))),
         ("lathe", Some(env.lathe.clone())),
         ("wgpu", Some(env.wgpu.clone())),
         ("record schema", Some(record.schema_version.to_string())),
     ];
-    let mut list = String::from("<dl class=\"environment\">\n");
+    let mut table = Table::new("Machine and versions");
     for (name, value) in rows {
         let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
-        list.push_str(&format!("<div><dt>{}</dt><dd>{}</dd></div>\n", text(name), text(&value)));
+        table.row([("", Set::Prose, name.to_owned()), ("value", Set::Prose, value)]);
     }
-    list.push_str("</dl>\n");
-    svg::figure("Environment", &list, "")
+    figure("Environment", &table.finish(), "")
 }

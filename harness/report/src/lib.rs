@@ -1,6 +1,5 @@
 //! How results leave: pages, traces and rows of other tools.
 
-pub mod browser;
 pub mod cases;
 pub mod generation;
 pub mod html;

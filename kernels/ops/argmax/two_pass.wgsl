@@ -1,18 +1,12 @@
 // argmax/two_pass: many workgroups choose among their slices, one among those.
 //
-//   token = min { i : logits[i] = max_j logits[j] }, then the step ends (see choose.wgsl)
-//   logits: (SEQUENCES, N)  tokens: (positions, SEQUENCES)  state: a row of the step state each
 //   partial_*: (SEQUENCES, PARTS)
 //
 // Idea: the whole GPU reads the logits; the price is one dependent dispatch.
 // import: step/choose, step/choose_workgroup
-override N: u32;
 override WG: u32 = 256u;
 override PARTS: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> logits: array<f32>;
-@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
-@group(0) @binding(2) var<storage, read_write> state: array<u32>;
 @group(0) @binding(3) var<storage, read_write> partial_values: array<f32>;
 @group(0) @binding(4) var<storage, read_write> partial_indices: array<u32>;
 

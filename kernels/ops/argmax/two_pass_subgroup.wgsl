@@ -1,7 +1,5 @@
 // argmax/two_pass_subgroup: two_pass with sixteen bytes a load, and a barrier a dispatch.
 //
-//   token = min { i : logits[i] = max_j logits[j] }, then the step ends (see choose.wgsl)
-//   logits: (SEQUENCES, N)  tokens: (positions, SEQUENCES)  state: a row of the step state each
 //   partial_*: (SEQUENCES, PARTS)
 //
 // Idea: both dispatches are latency. With a vector an invocation the logits are one load, and the best of a
@@ -12,8 +10,6 @@ override WG: u32 = 256u;
 override PARTS: u32 = 128u;
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
-@group(0) @binding(2) var<storage, read_write> state: array<u32>;
 @group(0) @binding(3) var<storage, read_write> partial_values: array<f32>;
 @group(0) @binding(4) var<storage, read_write> partial_indices: array<u32>;
 

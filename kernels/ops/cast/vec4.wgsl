@@ -1,11 +1,8 @@
 // cast/vec4: one invocation sixteen bytes of y; N a multiple of 8.
 //
-//   y[i] = x[i]        x: (N) in FROM  y: (N) in TO: f32, f16 or bf16
-//
 // Idea: neighbouring lanes store neighbouring sixteen bytes, whichever side is the wider. Widening
 // reads half of a sixteen-byte chunk, narrowing two chunks.
 // import: format/floats, grid
-override N: u32;
 override WG: u32 = 256u;
 override EACH: u32 = select(8u, 4u, TO == F32); // values in sixteen bytes of y
 

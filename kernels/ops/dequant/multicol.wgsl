@@ -5,8 +5,6 @@
 // Idea: where a weight's fields lie is found once for all rows: they differ by a stride. Rows are
 // far apart, so the stores of a lane go to four streams, each of neighbouring lanes.
 // import: dequant/parts/chunk, dequant/parts/packed, format/weight_four, grid
-override ROWS: u32;
-override K: u32;
 override WG: u32 = 256u;
 override PER: u32 = 4u; // rows of an invocation, 1 to 4
 

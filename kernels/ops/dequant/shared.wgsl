@@ -1,13 +1,9 @@
 // dequant/shared: raw blocks staged in workgroup memory.
 //
-//   y[r][k] = W[r][k]        W: (ROWS, K) in blocks  y: (ROWS, K) f32 or f16, tight
-//
 // Idea: blocks as in the file begin between words; eight of them are always whole sixteen bytes.
 // TILE columns are loaded in sixteen-byte chunks, and taken apart where an unaligned word costs
 // nothing. No subgroups, no repacking at load.
 // import: dequant/parts/chunk, format/weight_four, grid
-override ROWS: u32;
-override K: u32;
 override WG: u32 = 256u;
 override TILE: u32 = 2048u; // columns of a workgroup, a multiple of 2048: eight blocks of 256
 override RAW: u32 = TILE / 256u * 17u; // chunks of the largest format: 256 of q8_0 are 272 bytes

@@ -1,13 +1,9 @@
 // dequant/subgroup: one subgroup 256 columns, a superblock or eight blocks; scales broadcast.
 //
-//   y[r][k] = W[r][k]        W: (ROWS, K) in blocks  y: (ROWS, K) f32 or f16, tight
-//
 // Idea: unpacking a scale costs more than the weight it is for. In each round of the subgroup a
 // lane unpacks the scale of one sub-block, and a shuffle hands it to the lanes whose sixteen bytes
 // of y lie there.
 // import: dequant/parts/chunk, dequant/parts/packed, format/weight_four, grid
-override ROWS: u32;
-override K: u32;
 override WG: u32 = 256u;
 override SPANS_PER_WG: u32 = 8u; // runs of 256 columns of a workgroup
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time

@@ -7,8 +7,6 @@
 // word and the scales of a superblock on sixteen bytes: a lane loads one word of quants (two for
 // f16) and one chunk of scales that its neighbours share. All rounds load before the first store.
 // import: dequant/parts/chunk, dequant/parts/packed, format/weight_four, grid
-override ROWS: u32;
-override K: u32;
 override WG: u32 = 256u;
 override PER: u32 = 4u; // 1, 2 or 4
 

@@ -1,20 +1,11 @@
 // embed/quantised: one invocation four elements of a quantised row; HIDDEN a multiple of 4.
 //
-//   x[t][i] = table[tokens[position + t]][i] * SCALE      t < N_TOKENS
-//   OF_EACH: tokens[position * N_TOKENS + t], the current one of each of N_TOKENS sequences
-//   table: (VOCAB, HIDDEN)  x: (N_TOKENS, HIDDEN)
-//
 // Idea: four quants are one word, or half of one that two invocations share; where their fields lie
 // are numbers from the host. A row is so short that latency is all: one load of quants, one of
 // scales, one 16-byte store.
 // import: embed/parts/table_row, format/weight_four, grid
-override N_TOKENS: u32;
-override HIDDEN: u32;
-override SCALE: f32;
 override WG: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
-@group(0) @binding(1) var<storage, read> tokens: array<u32>;
 @group(0) @binding(2) var<storage, read> table: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> x: array<vec4<f32>>;
 

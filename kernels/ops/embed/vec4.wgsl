@@ -1,21 +1,11 @@
 // embed/vec4: one invocation a sixteen-byte chunk.
 //
-//   x[t][i] = table[tokens[position + t]][i] * SCALE      t < N_TOKENS
-//   OF_EACH: tokens[position * N_TOKENS + t], the current one of each of N_TOKENS sequences
-//   table: (VOCAB, HIDDEN)  x: (N_TOKENS, HIDDEN)
-//
 // Idea: each chunk of the row is loaded once and all its elements are written by the invocation
 // that loaded it.
 // import: embed/parts/table_row, format/dense, grid
-override N_TOKENS: u32;
-override HIDDEN: u32;
-override SCALE: f32;
 override WG: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
-@group(0) @binding(1) var<storage, read> tokens: array<u32>;
 @group(0) @binding(2) var<storage, read> table: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read_write> x: array<f32>;
 
 fn store(token: u32, at: u32, v: vec4<f32>) {
     for (var j = 0u; j < 4u; j++) {

@@ -1,12 +1,7 @@
 // glu/vec4: one invocation four elements; N a multiple of 4.
 //
-//   y[r][i] = act(gate[r][i]) * up[r][i]        r < ROWS
-//   gate_up: ROWS of [gate (N) | up (N)]  y: (ROWS, N) f32 or f16
-//
 // Idea: 16-byte loads and stores.
 // import: format/store_four, grid, math/activation
-override ROWS: u32;
-override N: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> gate_up: array<vec4<f32>>;

@@ -1,7 +1,6 @@
 // matmul/cooperative_matrix: TM x TN elements of y a workgroup on 16 x 16 matrix units, f32 sums.
 //
 //   y[m][Y_OFFSET + r] = sum_k f16(x[m][k]) * f16(W[r][k]) + BETA * y[m][Y_OFFSET + r]
-//   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: a subgroup multiplies 16 x 16 matrices of f16 in one operation, many times what its lanes
 // do. x and W are rounded to f16 on their way into workgroup memory (weights of f16 and bf16 and
@@ -18,4 +17,3 @@ enable wgpu_cooperative_matrix;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;

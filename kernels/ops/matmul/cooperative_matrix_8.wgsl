@@ -1,7 +1,6 @@
 // matmul/cooperative_matrix_8: TM x TN elements of y a workgroup on 8 x 8 matrix units, f32 sums.
 //
 //   y[m][Y_OFFSET + r] = sum_k f16(x[m][k]) * f16(W[r][k]) + BETA * y[m][Y_OFFSET + r]
-//   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: that of cooperative_matrix for adapters whose matrices are 8 x 8: Metal's simdgroups, and
 // software Vulkan from Mesa 26 on, on which the shared code is checked without a GPU. Metal reads
@@ -14,7 +13,6 @@ enable wgpu_cooperative_matrix;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 alias FragmentA = coop_mat8x8<f16, A>;
 alias FragmentB = coop_mat8x8<f16, B>;

@@ -1,7 +1,6 @@
 // matmul/cooperative_matrix_split: as cooperative_matrix, the columns of the matrix in SPLITS parts.
 //
 //   y[m][Y_OFFSET + r] = sum_k f16(x[m][k]) * f16(W[r][k]) + BETA * y[m][Y_OFFSET + r]
-//   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
 //
 // Idea: few tokens through a matrix of few rows are few tiles, and each walks all columns alone while most of
 // the GPU idles. Here several workgroups share a tile, each with a part of the columns; a second stage adds
@@ -12,5 +11,4 @@ enable wgpu_cooperative_matrix;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<storage, read_write> partials: array<f32>;

@@ -1,8 +1,5 @@
 // matmul/register_tiled: TM x TN elements of y a workgroup, 8 columns and RM rows an invocation.
 //
-//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k] + BETA * y[m][Y_OFFSET + r]
-//   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
-//
 // Idea: 8 x 8 sums in registers need 16 reads of workgroup memory for 256 multiply-adds, so that
 // the multiply-adds are what bounds it. A tile is 16 elements deep: operands of 128 x 128 elements
 // of y fill 16 KiB, what every adapter has. The next tile's loads are in flight while the last one
@@ -13,10 +10,6 @@
 //
 // Source: the tiling of Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra", 2008.
 // import: format/weight_eight, grid, matmul/parts/x_words
-override ROWS: u32;
-override Y_OFFSET: u32;
-override Y_AFTER: u32;
-override BETA: u32;
 // TM / RM and TN / 8 are multiples of 8.
 override TM: u32 = 128u;
 override TN: u32 = 128u;
@@ -29,7 +22,6 @@ override WS: u32 = 4u * TN;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 // Rows of 16 elements in four slots.
 var<workgroup> xs: array<vec4<f32>, XS>;

@@ -1,21 +1,13 @@
 // matmul/tiled: 16 x 16 elements of y a workgroup, tiles of x and W in workgroup memory.
 //
-//   y[m][Y_OFFSET + r] = sum_k x[m][k] * W[r][k] + BETA * y[m][Y_OFFSET + r]
-//   x: (N_TOKENS, K) f32 or f16   W: (ROWS, K) in any format   y: (N_TOKENS, Y_OFFSET + ROWS + Y_AFTER) f32
-//
 // Idea: a workgroup loads each operand once for sixteen elements of y and decodes a weight once
 // for sixteen rows of x. 64 elements deep, a tile gives each of the 256 invocations one load of
 // eight values, whole 16-byte words of a row. One element an invocation: two reads of workgroup
 // memory for four multiply-adds, which is what bounds it.
 // import: format/weight_eight, grid, matmul/parts/x_words
-override ROWS: u32;
-override Y_OFFSET: u32;
-override Y_AFTER: u32;
-override BETA: u32;
 
 @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 const TILE: u32 = 16u;
 // Rows of 64 elements and four of padding, so that sixteen rows lie in different banks.

@@ -1,8 +1,6 @@
 // residual_add/vec4: one invocation four elements; N a multiple of 4.
 //
-//   x[i] = x[i] + delta[i]        x, delta: (N), f32
 // import: grid
-override N: u32;
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;

@@ -1,20 +1,8 @@
 // residual_rms_norm/subgroup: one workgroup a row, subgroup sums, 16 bytes a load; N a multiple of 4.
 //
-//   b = delta                                             POST_NORM none
-//   b[i] = delta[i] / rms(delta) * (WEIGHT_OFFSET + post_weight[i])     POST_NORM rms
-//   x[i] = x[i] + b[i];  y[i] = x[i] / rms(x) * (WEIGHT_OFFSET + next_weight[i])
-//   rms(v) = sqrt(mean_j v[j]^2 + EPS), each of ROWS for itself; x, delta, y: (ROWS, N); weights: (N)
-//   y f32 or f16
-//   WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA
-//
 // Idea: as workgroup, with two barriers a sum instead of the tree's log2(WG), and a workgroup wide
 // enough that most invocations own four elements.
 // import: format/store_four, reduce/subgroups
-override ROWS: u32;
-override N: u32;
-override EPS: f32;
-override WEIGHT_OFFSET: u32;
-override POST_NORM: u32;
 override WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;

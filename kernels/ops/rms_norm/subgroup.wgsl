@@ -1,21 +1,8 @@
 // rms_norm/subgroup: one workgroup a row, subgroup sums.
 //
-//   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (WEIGHT_OFFSET + weight[i])
-//   x, y: (ROWS, N)  weight: (N)  y f32 or f16
-//   WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA
-//
 // Idea: two barriers instead of the tree's log2(WG).
 // import: format/store_pair, reduce/subgroups
-override ACT_FORMAT: u32;
-override ROWS: u32;
-override N: u32;
-override EPS: f32;
-override WEIGHT_OFFSET: u32;
 override WG: u32 = 512u;
-
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<u32>;
 
 @compute @workgroup_size(WG)
 fn main(

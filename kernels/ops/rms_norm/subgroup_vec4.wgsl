@@ -1,17 +1,9 @@
 // rms_norm/subgroup_vec4: one workgroup a row, sixteen bytes at a time; N a multiple of 4.
 //
-//   y[r][i] = x[r][i] / sqrt(mean_j x[r][j]^2 + EPS) * (WEIGHT_OFFSET + weight[i])
-//   x, y: (ROWS, N)  weight: (N)  y f32 or f16
-//   WEIGHT_OFFSET: 0 with OFFSET_STANDARD, 1 with OFFSET_GEMMA
-//
 // Idea: a row is so short that latency is all. With an invocation for every four elements x stays
 // in registers and the weight is on its way while the sum is made: one memory latency, not three.
 // Longer rows are read again from the cache.
 // import: format/store_four, reduce/subgroups
-override ROWS: u32;
-override N: u32;
-override EPS: f32;
-override WEIGHT_OFFSET: u32;
 override WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;

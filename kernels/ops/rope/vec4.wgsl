@@ -1,20 +1,10 @@
 // rope/vec4: one invocation four pairs; HEAD_DIM a multiple of 8, STRIDE of 4.
 //
-//   (a, b) -> (a cos - b sin, a sin + b cos)  for each pair of each head, angles from the rope table
-//   x: HEADS heads of HEAD_DIM, in place, max(STRIDE, HEAD_DIM) elements from one to the next
-//   ROPE_INTERLEAVED: pairs (2i, 2i+1); ROPE_NEOX: pairs (i, i + HEAD_DIM/2)
-//   rope: (positions, HEAD_DIM/2) of (cos, sin)
-//
 // Idea: all memory in sixteen bytes. Interleaved pairs come apart in registers; NeoX pairs are
 // four neighbours of each half.
 // import: grid
-override HEADS: u32;
-override HEAD_DIM: u32;
-override STRIDE: u32;
-override ROPE_STYLE: u32;
 override WG: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> rope: array<vec4<f32>>;
 

@@ -1,7 +1,5 @@
 // sample/candidates: every slice of the logits gives its first TOP_K, merged in two steps.
 //
-//   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
-//   of those that stay the largest l + T ln 2 g; then the step ends (see choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state
 //   lists: (slices, k) of (key, token)  merged: (MERGERS, k)
 //
@@ -10,13 +8,9 @@
 // memory. For up to 256 tokens that stay; three dependent dispatches, two where the lists are short.
 // import: grid, math/u64, sample/parts/sampling, sample/parts/seen, sort/list, sort/merge
 // import: step/choose, step/choose_workgroup
-override N: u32;
 override WG: u32 = 256u;
 override SLICE: u32 = 1024u;
 
-@group(0) @binding(0) var<storage, read> logits: array<f32>;
-@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
-@group(0) @binding(2) var<storage, read_write> state: array<u32>;
 @group(0) @binding(3) var<storage, read_write> lists: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> merged: array<vec2<u32>>;
 

@@ -1,7 +1,5 @@
 // sample/histogram: weights and winners by their distance from the largest logit.
 //
-//   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
-//   of those that stay the largest l + T ln 2 g; then the step ends (see choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state
 //   keys: (N), where there is a penalty
 //   maxima: (BLOCKS, 2), the largest and the least finite key of every block
@@ -25,13 +23,10 @@
 // units*, ACM JEA 17, 2012.
 // import: grid, math/u64, sample/parts/lanes, sample/parts/sampling, sample/parts/vectors, sort/key
 // import: step/choose
-override N: u32;
 override WG: u32 = 256u; // a power of two, four at least
 override BLOCKS: u32 = 128u; // workgroups that share the logits, 256 at most
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
-@group(0) @binding(2) var<storage, read_write> state: array<u32>;
 @group(0) @binding(3) var<storage, read_write> keys: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> maxima: array<u32>;
 @group(0) @binding(5) var<storage, read_write> bins: array<atomic<u32>>;

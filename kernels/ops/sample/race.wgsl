@@ -8,13 +8,10 @@
 // logits once, and the last workgroup takes the best of the blocks. Two dependent dispatches.
 // import: grid, sample/parts/lanes, sample/parts/sampling, sample/parts/vectors
 // import: step/choose, step/choose_workgroup
-override N: u32;
 override WG: u32 = 256u; // a power of two
 override BLOCKS: u32 = 128u; // workgroups that share the logits
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
-@group(0) @binding(2) var<storage, read_write> state: array<u32>;
 @group(0) @binding(3) var<storage, read_write> winners: array<u32>;
 
 @compute @workgroup_size(WG)

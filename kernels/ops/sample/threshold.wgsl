@@ -1,7 +1,5 @@
 // sample/threshold: the k-th largest of many groups' maxima bounds what can stay; few logits do.
 //
-//   token = the draw of lathe_reference::sample: penalty, 2^(-(max - l) log2(e) / T), top-k, top-p,
-//   of those that stay the largest l + T ln 2 g; then the step ends (see choose.wgsl)
 //   logits: (N)  tokens: (positions)  state: the step state
 //   keys: (N), where there is a penalty  maxima: (GROUPS), the largest key of every group
 //
@@ -20,7 +18,6 @@
 // SC21, arXiv:2109.08219. Ranks by counting: Knuth, *The Art of Computer Programming* 3, 5.2.
 // import: grid, math/u64, sample/parts/sampling, sample/parts/vectors, sort/key, sort/list
 // import: step/choose
-override N: u32;
 override WG: u32 = 512u; // a power of two, at least SLICE_RUN
 override BLOCKS: u32 = 128u; // workgroups that take maxima
 override COARSE: u32 = 128u; // maxima that are ranked: k to 512, faster from twice k on
@@ -29,8 +26,6 @@ const SLICE_RUN: u32 = 32u; // neighbouring vectors that a workgroup loads at on
 override GROUPS: u32 = SLICE_RUN * BLOCKS;
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> tokens: array<u32>;
-@group(0) @binding(2) var<storage, read_write> state: array<u32>;
 @group(0) @binding(3) var<storage, read_write> keys: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> maxima: array<u32>;
 

@@ -1,8 +1,7 @@
 // What lanes load at a time of a KV cache declared as array<vec4<u32>>, four words: four f32, eight f16, or
 // eight quants of q8_0 in two words with their scale, an f32, in the third.
 // import: kv/vector
-// requires: var k_cache: array<vec4<u32>>
-// requires: var v_cache: array<vec4<u32>>
+// requires: var k_cache, v_cache: array<vec4<u32>>
 
 // Groups of four elements in a chunk.
 fn chunk_fours() -> u32 { return select(2u, 1u, KV_FORMAT == KV_F32); }

@@ -2,8 +2,7 @@
 // holds them, with f32 two, with q8_0 half of one. `i` counts groups of four, HEAD_DIM / 4 to a vector.
 // import: kv/vector
 // requires: override HEAD_DIM: u32
-// requires: var k_cache: array<vec2<u32>>
-// requires: var v_cache: array<vec2<u32>>
+// requires: var k_cache, v_cache: array<vec2<u32>>
 
 // Words of q8_0: the quants of group i, and the scale of its block beside a neighbour's.
 struct KvQuants { quants: u32, scale: u32, half: u32 }

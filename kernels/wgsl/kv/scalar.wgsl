@@ -2,8 +2,7 @@
 // behind those of a vector, the scales of two blocks. `i` counts values, HEAD_DIM to a vector.
 // import: kv/quants, kv/vector
 // requires: override HEAD_DIM: u32
-// requires: var k_cache: array<u32>
-// requires: var v_cache: array<u32>
+// requires: var k_cache, v_cache: array<u32>
 
 // Where q8_0 has value i: the word of its quant, and that of its block's scale.
 fn quant_and_scale(i: u32) -> vec2<u32> {

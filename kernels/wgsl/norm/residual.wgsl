@@ -2,10 +2,8 @@
 // `delta_at` reads the branch. NormLane has the invocation's `lid`, and what else `sum_all` needs.
 // import: format/store_pair
 // requires: type NormLane
-// requires: override N: u32
-// requires: override WG: u32
-// requires: var next_weight: array<f32>
-// requires: var post_weight: array<f32>
+// requires: override N, WG: u32
+// requires: var next_weight, post_weight: array<f32>
 // requires: fn delta_at(i: u32) -> f32
 // requires: fn set_stream(i: u32, value: f32)
 // requires: fn stream_at(i: u32) -> f32

@@ -1,6 +1,5 @@
 // Sums over LANES (a power of two) neighbouring invocations, without subgroup operations.
-// requires: override LANES: u32
-// requires: override WG: u32
+// requires: override LANES, WG: u32
 var<workgroup> lane_sums: array<f32, WG>;
 
 // The sum in the first lane.

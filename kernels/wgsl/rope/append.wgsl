@@ -2,11 +2,8 @@
 // q8_0 its key or value lies in workgroup memory until all of it is there.
 // import: kv/quants, kv/vector, rope/heads, rope/slot
 // requires: override WG: u32
-// requires: var k_cache: array<u32>
-// requires: var k_norm: array<vec2<f32>>
-// requires: var q: array<vec2<f32>>
-// requires: var q_norm: array<vec2<f32>>
-// requires: var v_cache: array<u32>
+// requires: var k_cache, v_cache: array<u32>
+// requires: var k_norm, q, q_norm: array<vec2<f32>>
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
 override HEAD_DIM: u32;

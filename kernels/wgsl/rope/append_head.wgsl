@@ -1,10 +1,8 @@
 // The heads of tokens, one invocation each, into q and the caches.
 // import: kv/quants, kv/vector, rope/head_norm, rope/head_scale, rope/slot
-// requires: var k_cache: array<u32>
-// requires: var q: array<f32>
-// requires: var qkv: array<f32>
+// requires: var k_cache, v_cache: array<u32>
+// requires: var q, qkv: array<f32>
 // requires: var rope: array<vec2<f32>>
-// requires: var v_cache: array<u32>
 override ROPE_STYLE: u32;
 
 // Element e of a token's query or key head, normed and rotated.

@@ -1,9 +1,7 @@
 // Heads of the QKV product, four elements at a time: two pairs that rotate together, chosen so that they
 // also fill whole words of an f16 cache. HEAD_DIM is a multiple of 4. norm_pair(query, at) is pair `at`
 // of a query's or a key's norm weights.
-// requires: override Q_PER_KV: u32
-// requires: override HEAD_DIM: u32
-// requires: override KV_HEADS: u32
+// requires: override Q_PER_KV, HEAD_DIM, KV_HEADS: u32
 // requires: var qkv: array<vec2<f32>>
 // requires: var rope: array<vec4<f32>>
 // requires: fn norm_pair(query: bool, at: u32) -> vec2<f32>

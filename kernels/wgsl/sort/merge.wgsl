@@ -2,8 +2,7 @@
 // where they are more than fit, in two steps.
 // import: sort/list
 // requires: override WG: u32
-// requires: var lists: array<vec2<u32>>
-// requires: var merged: array<vec2<u32>>
+// requires: var lists, merged: array<vec2<u32>>
 // requires: fn list_count() -> u32
 // requires: fn list_length() -> u32
 override MERGERS: u32 = 16u;

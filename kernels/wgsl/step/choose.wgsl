@@ -1,6 +1,5 @@
 // Candidates of an argmax, and the end of a step.
-// requires: var state: array<u32>
-// requires: var tokens: array<u32>
+// requires: var state, tokens: array<u32>
 struct Candidate { value: f32, index: u32 }
 
 // No logit yet: any number beats it, NaN does not, and index 0 stays if all are NaN.

@@ -4,17 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use lathe_kernels::phases::Grid;
+use lathe_kernels::{Capabilities, Packing, Shape};
+
+use super::Selected;
+use super::step::{Listed, ListedShape, Node, Steps};
 use lathe_device::error::{Error, Result};
 use lathe_device::plan::Plan;
 use lathe_device::plan::recording::{Chunk, Recording, TensorId, TensorInit};
 use lathe_device::plan::run;
 use lathe_device::plan::select::{Hints, SelectError, Selection, select};
 use lathe_device::plan::tuned::Tuned;
-use lathe_kernels::phases::Grid;
-use lathe_kernels::{Capabilities, Packing, Shape};
-
-use super::Selected;
-use super::step::{Listed, ListedShape, Node, Steps};
 
 /// What decides.
 pub(super) struct Chooser<'a> {
@@ -286,7 +286,7 @@ impl Chooser<'_> {
             (plan.packing == selection.plan.packing).then_some(plan)
         })?;
         let why = format!("{}; a phase of its layer's run", selection.why);
-        Some(Selection { plan, why, tuned: false })
+        Some(Selection { plan, why })
     }
 }
 
@@ -361,7 +361,7 @@ impl Selections {
             shape,
             why: selection.why.clone(),
             constants: selection.plan.constants.clone(),
-            tuned: selection.tuned,
+            tuned: selection.plan.is_tuned,
         });
     }
 }

@@ -2,9 +2,6 @@
 //! last layer. What follows it (last norm, head, choice) is a decode step's, for the last token
 //! alone.
 
-use lathe_device::plan::layout::KvOrder;
-use lathe_device::plan::recording::{Label, TensorId, TensorInit};
-use lathe_device::plan::weights::WeightRows;
 use lathe_kernels::attention_prefill::AttentionPrefill;
 use lathe_kernels::chunk_end::ChunkEnd;
 use lathe_kernels::kv_window::KvWindow;
@@ -14,6 +11,9 @@ use lathe_kernels::{Beta, KvVectors, Packing, Params, QueryRow, TokensOf, Window
 
 use super::step::{Lister, Node, To, Vector, Vectors, at, listed, matrix_name, vectors_product};
 use crate::load::LayerWeights;
+use lathe_device::plan::layout::KvOrder;
+use lathe_device::plan::recording::{Label, TensorId, TensorInit};
+use lathe_device::plan::weights::WeightRows;
 
 /// The smallest chunk worth having: half a fragment of matrix units.
 const LEAST: usize = 16;
@@ -31,12 +31,12 @@ impl Lister<'_> {
     /// Operations of chunks of every size. `step` are the vectors of a decode step, `norms` the
     /// weights of each layer's first norm and of the last of all.
     pub(super) fn chunks(&mut self, step: &Vectors, norms: &[TensorId]) -> Vec<(usize, Vec<Node>)> {
-        let sizes = sizes(self.options.chunks.most);
+        let sizes = sizes(self.chunk.most);
         sizes.into_iter().map(|size| (size, self.chunk(size, step, norms))).collect()
     }
 
     fn chunk(&mut self, size: usize, step: &Vectors, norms: &[TensorId]) -> Vec<Node> {
-        let (c, chunks) = (self.config, self.options.chunks);
+        let (c, chunks) = (self.config, self.chunk);
         // Rows for the largest chunk; smaller ones use the first of them.
         let v = self.vectors("chunk.", chunks.most, chunks.acts, TokensOf::One);
         let v = Vectors { rows: size, ..v };
@@ -150,7 +150,7 @@ impl Lister<'_> {
         let (kv_size, [k, v_rows]) = match cache.sliding {
             false => (cache.capacity, [cache.k, cache.v]),
             true => {
-                let len = c.n_kv_heads * (before + options.chunks.most) * c.head_dim;
+                let len = c.n_kv_heads * (before + self.chunk.most) * c.head_dim;
                 let vectors = KvVectors { format: options.kv, head_dim: c.head_dim };
                 let content = TensorInit::Kv { len, vectors, order: KvOrder::Heads };
                 let rows = ["k_rows", "v_rows"]

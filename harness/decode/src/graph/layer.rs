@@ -3,9 +3,6 @@
 
 use std::sync::Arc;
 
-use lathe_device::plan::layout::KvOrder;
-use lathe_device::plan::recording::{Label, TensorId, TensorInit};
-use lathe_device::plan::weights::WeightRows;
 use lathe_kernels::attention_append::AttentionAppend;
 use lathe_kernels::attention_decode::AttentionDecode;
 use lathe_kernels::fused_ffn::FusedFfn;
@@ -16,9 +13,12 @@ use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
 use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
 use lathe_kernels::{Beta, FloatFormat, KvVectors, Norm, NormOffset, RopeFactors, TokensOf};
 
+use super::KvCache;
 use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, at, listed, matrix_name};
-use crate::kv_cache::KvCache;
 use crate::load::LayerWeights;
+use lathe_device::plan::layout::KvOrder;
+use lathe_device::plan::recording::{Label, TensorId, TensorInit};
+use lathe_device::plan::weights::WeightRows;
 
 /// A norm of the stream that the next matrix may make itself.
 pub(super) struct Left {

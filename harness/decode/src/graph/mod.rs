@@ -10,93 +10,34 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_kernels::phases::Grid;
-use lathe_kernels::{Capabilities, FloatFormat, KvFormat, Problem, State};
+use lathe_kernels::{Capabilities, Problem, State};
 
-use super::kv_cache::KvCache;
 use super::load::Weights;
+use super::options::DecodeOptions;
 use super::sampling::Sampling;
-
 use choose::Chooser;
 use lathe_device::error::{Error, Result};
 use lathe_device::plan::recording::{Recording, TensorId};
 use lathe_device::plan::run::Runs;
-use lathe_device::plan::select::{self, Hint, Hints};
+use lathe_device::plan::select::{self, Hint};
 use lathe_device::plan::tuned::Tuned;
 use lathe_model::Config;
 pub use lathe_record::record::Selected;
 
-/// How prompts run: in chunks of many tokens, or token by token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunks {
-    /// Tokens of the largest chunk; 0 for prompts that run token by token.
-    pub most: usize,
-    /// Storage of what goes into a chunk's matrices. f16 is what matrix units multiply; f32 keeps
-    /// every bit of the activations.
-    pub acts: FloatFormat,
-}
-
-impl Chunks {
-    /// Prompts token by token: a decode step each.
-    pub const NONE: Self = Self { most: 0, acts: FloatFormat::F32 };
-
-    /// Chunks as large as a GPU wants them, with activations as exact as a cache of this storage
-    /// is.
-    pub fn with_cache(kv: KvFormat) -> Self {
-        let acts = match kv {
-            KvFormat::F32 => FloatFormat::F32,
-            KvFormat::F16 | KvFormat::Q8_0 => FloatFormat::F16,
-        };
-        Self { most: 1024, acts }
-    }
-}
-
-/// What a graph is built for.
-#[derive(Clone, Debug)]
-pub struct GraphOptions {
-    /// Positions it must hold.
-    pub context: usize,
-    /// Storage of the KV cache.
-    pub kv: KvFormat,
-    /// Storage of what goes into matrices: normalised, gated and mixed vectors, where they are
-    /// stored at all. The residual stream and the sums of products stay in f32, and so does a norm
-    /// that its reader makes.
-    pub acts: FloatFormat,
-    /// How prompts run.
-    pub chunks: Chunks,
-    /// Sequences that a step takes a token further, all at one position; more than one have
-    /// prompts that run token by token and greedy choices.
-    pub sequences: usize,
-    /// How tokens are drawn; none for the greedy choice.
-    pub sampling: Option<Sampling>,
-    /// Explicit variants.
-    pub hints: Hints,
-    /// Tuned choices of the adapter at hand.
-    pub tuned: Option<Arc<Tuned>>,
-    /// Workgroups of runs, where a step of one sequence has them.
-    pub runs: Option<Grid>,
-}
-
-impl GraphOptions {
-    /// A greedy step of one sequence with a cache in f16, by the kernels' own preferences.
-    pub fn of_step(context: usize) -> Self {
-        Self {
-            context,
-            kv: KvFormat::F16,
-            acts: FloatFormat::F32,
-            chunks: Chunks::NONE,
-            sequences: 1,
-            sampling: None,
-            hints: Hints::new(),
-            tuned: None,
-            runs: None,
-        }
-    }
-
-    /// Positions that tensors have room for: a chunk may begin at the last one.
-    fn positions(&self) -> usize {
-        self.context + self.chunks.most
-    }
+/// The KV cache of one layer, full or a ring over the sliding window: keys and values,
+/// (kv_heads, capacity, head_dim) each.
+#[derive(Clone, Copy, Debug)]
+pub struct KvCache {
+    /// Layer.
+    pub layer: usize,
+    /// Keys, rotated.
+    pub k: TensorId,
+    /// Values.
+    pub v: TensorId,
+    /// Slots; the context for a full cache, the window for a ring.
+    pub capacity: usize,
+    /// Old tokens are overwritten once `capacity` have been seen.
+    pub sliding: bool,
 }
 
 /// A decode step with handles to what a session reads and writes.
@@ -183,21 +124,37 @@ impl DecodeGraph {
 pub fn operations(
     config: &Config,
     weights: &Weights,
-    options: &GraphOptions,
+    options: &DecodeOptions,
 ) -> BTreeSet<&'static str> {
-    let steps = step::list(config, weights, options, u64::MAX);
+    let steps = step::list(config, weights, options, options.built_chunks(), u64::MAX);
     let chunks = steps.chunks.iter().flat_map(|(_, nodes)| nodes);
     steps.nodes.iter().chain(chunks).flat_map(step::Node::ops).map(|op| op.kernel).collect()
 }
 
-/// Builds the decode step of a model: lists its operations, selects a variant for each, packs the
-/// weights as those read them. `path` names the model in errors.
+/// Builds the decode step of a model by the kernels' own preferences: lists its operations, selects
+/// a variant for each, packs the weights as those read them. `path` names the model in errors.
+///
+/// # Errors
+/// A hint that cannot hold, several sequences that are sampled, or an operation that no variant can
+/// run.
 pub fn build(
     path: &Path,
     config: &Config,
     weights: &Weights,
     caps: &Capabilities,
-    options: &GraphOptions,
+    options: &DecodeOptions,
+) -> Result<DecodeGraph> {
+    build_tuned(path, config, weights, caps, options, None)
+}
+
+/// Builds like [`build`], with the tuned choices of the adapter.
+pub(super) fn build_tuned(
+    path: &Path,
+    config: &Config,
+    weights: &Weights,
+    caps: &Capabilities,
+    options: &DecodeOptions,
+    tuned: Option<&Tuned>,
 ) -> Result<DecodeGraph> {
     for name in options.hints.keys() {
         select::known(name)?;
@@ -211,21 +168,17 @@ pub fn build(
             options.sequences
         )));
     }
-    let mut chunks = match options.sequences {
-        1 => options.chunks,
-        _ => Chunks::NONE,
+    let chunks = options.built_chunks();
+    let mut step = step::list(config, weights, options, chunks, caps.binding_bytes);
+    let runs = match options.runs {
+        Runs::Of(grid) | Runs::Assumed(grid) if options.sequences == 1 => Some(grid),
+        _ => None,
     };
-    // No chunk is larger than a context needs.
-    chunks.most = chunks.most.min(options.context.next_power_of_two().max(16));
-    let options = &GraphOptions { chunks, ..options.clone() };
-    let mut step = step::list(config, weights, options, caps.binding_bytes);
-    let tuned = options.tuned.as_deref();
-    let runs = options.runs.filter(|_| options.sequences == 1);
     let chooser = Chooser { caps, hints: &options.hints, tuned, path, runs };
     let (recording, selected, moved) = chooser.record(&mut step)?;
     for (name, hint) in &options.hints {
         // A manifest may name variants for many models; a file is given to be run.
-        if matches!(hint, Hint::File { .. }) && !selected.iter().any(|s| s.kernel == *name) {
+        if matches!(hint, Hint::File(_)) && !selected.iter().any(|s| s.kernel == *name) {
             let used: BTreeSet<_> = selected.iter().map(|s| s.kernel.as_str()).collect();
             return Err(Error::Usage(format!(
                 "hint {name}={hint}: no operation of {} is a {name}; its are {}",

@@ -6,8 +6,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use lathe_device::plan::recording::{Label, Tensor, TensorId, TensorInit};
-use lathe_device::plan::weights::WeightRows;
 use lathe_kernels::argmax::Argmax;
 use lathe_kernels::embed::Embed;
 use lathe_kernels::gemv::Gemv;
@@ -18,13 +16,15 @@ use lathe_kernels::{
     Beta, Declaration, FloatFormat, NormOffset, Packing, Params, RopeSpec, Shape, TablePart,
     TokensOf,
 };
-use lathe_model::Config;
 
-use super::GraphOptions;
+use super::KvCache;
 use super::layer::Left;
-use crate::kv_cache::KvCache;
 use crate::load::Weights;
+use crate::options::{Chunks, DecodeOptions};
 use crate::sampling::params;
+use lathe_device::plan::recording::{Label, Tensor, TensorId, TensorInit};
+use lathe_device::plan::weights::WeightRows;
+use lathe_model::Config;
 
 /// An operation of the step, or several ways to do the same.
 #[derive(Debug)]
@@ -130,7 +130,8 @@ pub(super) type To = (Vector, Beta);
 pub(super) struct Lister<'a> {
     pub(super) config: &'a Config,
     pub(super) weights: &'a Weights,
-    pub(super) options: &'a GraphOptions,
+    pub(super) options: &'a DecodeOptions,
+    pub(super) chunk: Chunks,
     /// Bytes of the largest binding: larger matrices come in parts.
     binding_bytes: u64,
     tensors: Vec<Tensor>,
@@ -163,13 +164,15 @@ pub(super) struct Vectors {
 pub(super) fn list(
     config: &Config,
     weights: &Weights,
-    options: &GraphOptions,
+    options: &DecodeOptions,
+    chunk: Chunks,
     binding_bytes: u64,
 ) -> Steps {
     Lister {
         config,
         weights,
         options,
+        chunk,
         binding_bytes,
         tensors: Vec::new(),
         by_name: HashMap::new(),
@@ -236,6 +239,11 @@ pub(super) fn matrix_name(label: Label, i: usize) -> String {
 }
 
 impl Lister<'_> {
+    /// Positions that tensors have room for: a chunk may begin at the last one.
+    fn positions(&self) -> usize {
+        self.options.context + self.chunk.most
+    }
+
     /// A tensor; one of the same name is the same.
     pub(super) fn tensor(&mut self, name: impl Into<String>, content: TensorInit) -> TensorId {
         let name = name.into();
@@ -276,7 +284,7 @@ impl Lister<'_> {
         let spec = RopeSpec {
             base,
             head_dim: self.config.head_dim,
-            positions: self.options.positions(),
+            positions: self.positions(),
             freq_factors: self.weights.rope_freqs.clone(),
         };
         self.tensor(format!("rope.{base}"), TensorInit::Rope(spec))
@@ -412,7 +420,7 @@ impl Lister<'_> {
         let (c, options, f32s) = (self.config, self.options, FloatFormat::F32);
         let words = options.sequences * lathe_kernels::STATE_WORDS;
         let state = self.tensor("state", TensorInit::Words(words));
-        let words = options.sequences * (options.positions() + 1);
+        let words = options.sequences * (self.positions() + 1);
         let tokens = self.tensor("tokens", TensorInit::Words(words));
         let mut vector = |name: &str, len: usize, format: FloatFormat| {
             self.vector(&format!("{prefix}{name}"), room * len, format)

@@ -47,7 +47,6 @@ impl CpuExecutor {
                 }
                 Outcome::Largest(logits) => Value::F32(vec![logits.own()]),
                 Outcome::Words(words)
-                | Outcome::Integers { words, .. }
                 | Outcome::Choice { words, .. }
                 | Outcome::Ranking { indices: words, .. } => Value::U32(words),
             };

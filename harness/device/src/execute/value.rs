@@ -9,7 +9,6 @@ use lathe_reference::{Expected, Tolerance};
 
 use super::oracle::rows::row_of;
 use crate::plan::recording::{TensorId, TensorInit};
-use crate::plan::user::Integer;
 use crate::plan::weights::WeightRows;
 
 /// A tensor on the host.
@@ -32,15 +31,6 @@ pub enum Outcome {
     Real(Expected),
     /// Exact words.
     Words(Vec<u32>),
-    /// Exact integers of an operation of the user's own.
-    Integers {
-        /// Their type.
-        integer: Integer,
-        /// How many.
-        len: usize,
-        /// They, packed in words.
-        words: Vec<u32>,
-    },
     /// Exact words but for one, a choice that rounding may decide. All choices of an operation are
     /// the same.
     Choice {

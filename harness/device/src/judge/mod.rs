@@ -107,11 +107,6 @@ pub fn judge(
                 compare_exact(expected, &words()).map_err(|m| fault(m.to_string()))?;
                 continue;
             }
-            Outcome::Integers { integer, len, words: expected } => {
-                let expected = integer.decode(bytemuck::cast_slice(expected));
-                integers(&expected[..*len], &integer.decode(&left[tensor])).map_err(fault)?;
-                continue;
-            }
             Outcome::Choice { words: expected, at, among } => {
                 choice(expected, *at, among, &bare, &words(), &mut chosen).map_err(fault)?;
                 continue;
@@ -153,17 +148,6 @@ fn compare(
         let worst = m.worst().map(|w| WorstElement::of(name, w));
         Fault { nmse, worst, ..Fault::new(name, m.to_string()) }
     })
-}
-
-/// Compares integers of any type; behind the last there may be padding.
-fn integers(expected: &[i64], got: &[i64]) -> Result<(), String> {
-    let mut differing = expected.iter().zip(got).enumerate().filter(|(_, (e, g))| e != g);
-    let Some((index, (expected_here, got))) = differing.next() else { return Ok(()) };
-    Err(format!(
-        "{} of {} integers differ, first [{index}] is {got}, expected {expected_here}",
-        1 + differing.count(),
-        expected.len()
-    ))
 }
 
 /// Compares words of which one is a choice. `chosen` is what other tensors of the operation hold of

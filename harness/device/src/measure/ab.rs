@@ -13,8 +13,7 @@ use super::watch::{Canaries, GpuWatch, Watch};
 use crate::error::Result;
 use crate::gpu::{Gpu, Pipelines};
 use crate::judge::check::{Case, second_shape};
-use crate::plan::target::Target;
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, Subject};
 
 /// What a run says, and what it rests on.
 #[derive(Debug)]
@@ -128,31 +127,31 @@ pub struct Report {
     pub mixed: bool,
 }
 
-/// Compares two targets, of a single variant or file each, on one problem. Users' files are checked
+/// Compares two variants or files on one problem. Users' files are checked
 /// on a shape that is not timed first.
-pub fn targets(
+pub fn subjects(
     gpu: &Arc<Gpu>,
-    sides: &[Target; 2],
+    sides: &[Subject; 2],
     problem: &Problem,
     bench: &BenchOptions,
     options: &AbOptions,
 ) -> Result<Report> {
     let mut one_shape = false;
-    let mut plan = |side: &Target| -> Result<Plan> {
-        let plan = side.plan(side.variants[0], problem, &gpu.caps).map_err(|e| match e {
+    let mut plan = |side: &Subject| -> Result<Plan> {
+        let plan = side.plan(problem, &gpu.caps).map_err(|e| match e {
             PlanError::Unavailable(reason) => {
-                let what = format!("{}/{}", side.kernel.name, side.variants[0].name);
+                let what = format!("{}/{}", side.kernel.name, side.variant.name);
                 gpu.unavailable(what, reason)
             }
             e => e.into_usage(),
         })?;
         let timed = std::slice::from_ref(problem);
-        one_shape |= side.file.is_some() && !second_shape(gpu, side, timed)?;
+        one_shape |= side.path().is_some() && !second_shape(gpu, side, timed)?;
         Ok(plan)
     };
     let plans = [plan(&sides[0])?, plan(&sides[1])?];
     let mixed = plans[0].built_in != plans[1].built_in;
-    let own_tolerance = plans.iter().any(|plan| plan.tolerated.is_some());
+    let own_tolerance = plans.iter().any(|plan| plan.foreign().tolerated.is_some());
     let (mut outcome, sides) = plans_against(gpu, plans, problem, bench, options)?;
     outcome.flags.extend(one_shape.then_some(Flag::OneShape));
     outcome.flags.extend(own_tolerance.then_some(Flag::OwnTolerance));

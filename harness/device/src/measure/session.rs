@@ -16,7 +16,7 @@ use crate::judge::check::{Case, second_shape};
 use crate::plan::select::{Hints, select};
 use crate::plan::target::Target;
 use crate::plan::tuned::Tuned;
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, Subject};
 
 /// How far above the measured bandwidth a cold result may lie before it cannot be true.
 const ABOVE_MEASURED: f64 = 1.02;
@@ -42,7 +42,6 @@ pub struct Request<'a> {
 pub struct Planned {
     plan: Plan,
     problem: Problem,
-    is_tuned: bool,
     /// A user's file takes no other shape to be checked on.
     one_shape: bool,
 }
@@ -159,34 +158,33 @@ impl Session {
                 None if request.first => vec![kernel.default_problem()],
                 None => kernel.bench(),
             };
-            let takes = |p: &Problem| target.plan(target.variants[0], p, caps).is_ok();
             // A file that does not take what is to be timed is said to be unavailable there.
-            let is_file = target.file.is_some() && problems.iter().any(takes);
-            let one_shape = is_file && !second_shape(&self.gpu, target, &problems)?;
+            let takes = |s: &Subject| problems.iter().any(|p| s.plan(p, caps).is_ok());
+            let one_shape = match target.subjects.first().filter(|s| s.path().is_some()) {
+                Some(file) if takes(file) => !second_shape(&self.gpu, file, &problems)?,
+                _ => false,
+            };
             for problem in problems {
                 if let Some(tuned) = request.selected {
                     let selection =
                         select(kernel, &problem.shape, caps, &Hints::new(), Some(tuned))
                             .map_err(|e| Error::Usage(e.to_string()))?;
-                    let (plan, is_tuned) = (selection.plan, selection.tuned);
+                    let plan = selection.plan;
                     tracing::info!("{} {}: {}", kernel.name, plan.variant, selection.why);
-                    if target.variants.iter().any(|v| v.name == plan.variant) {
-                        planned.push(Planned { plan, problem, is_tuned, one_shape: false });
+                    if target.subjects.iter().any(|s| s.variant.name == plan.variant) {
+                        planned.push(Planned { plan, problem, one_shape: false });
                     }
                     continue;
                 }
-                for variant in &target.variants {
-                    match target.plan(variant, &problem, caps) {
-                        Ok(plan) => planned.push(Planned {
-                            plan,
-                            problem: problem.clone(),
-                            is_tuned: false,
-                            one_shape,
-                        }),
+                for subject in &target.subjects {
+                    match subject.plan(&problem, caps) {
+                        Ok(plan) => {
+                            planned.push(Planned { plan, problem: problem.clone(), one_shape });
+                        }
                         Err(PlanError::Unavailable(reason)) => unavailable.push(format!(
                             "{}/{} {}: {reason}",
                             kernel.name,
-                            variant.name,
+                            subject.variant.name,
                             kernel.show_brief(&problem)
                         )),
                         Err(e) => return Err(e.into_usage()),
@@ -208,14 +206,12 @@ impl Session {
         on: &mut dyn FnMut(&Self, &str, Outcome<'_>) -> Result<()>,
     ) -> Result<(record::Bench, Vec<String>)> {
         let (mut bench, mut unavailable) = (record::Bench::default(), Vec::new());
-        for Planned { plan, problem, is_tuned, one_shape } in planned {
+        for Planned { plan, problem, one_shape } in planned {
             let kernel = plan.kernel;
             let name = format!("{}/{} {}", kernel.name, plan.variant, kernel.show_brief(&problem));
             tracing::info!("timing {name}");
-            let tuned = if is_tuned { plan.constants.clone() } else { BTreeMap::new() };
             match self.measure(plan, &problem) {
                 Ok(mut case) => {
-                    case.tuned = tuned;
                     case.flags.extend(one_shape.then_some(Flag::OneShape.into()));
                     bench.cases.push(case.clone());
                     on(self, &name, Outcome::Measured(&case, &bench))?;
@@ -239,7 +235,8 @@ impl Session {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let wgsl = plan.users_text();
         let bound = plan.tolerance(problem).nmse;
-        let own_tolerance = plan.tolerated.is_some();
+        let own_tolerance = plan.foreign().tolerated.is_some();
+        let tuned = if plan.is_tuned { plan.constants.clone() } else { BTreeMap::new() };
         let checked = self.gpu.checks == Checks::Files && !plan.built_in;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
@@ -310,7 +307,7 @@ impl Session {
             shape: kernel.show(problem),
             source,
             wgsl,
-            tuned: BTreeMap::new(),
+            tuned,
             cold,
             warm,
             overlapped,
@@ -324,7 +321,6 @@ impl Session {
             nmse: Some(nmse),
             nmse_bound: Some(bound),
             canary: self.canaries.last(),
-            golden: None,
             seed_a_sample: bench.draws_anew(),
             clock: bench.clock().into(),
             flags: flags.collect(),

@@ -24,9 +24,8 @@ use crate::judge::check::{Case, Verdict, check_prepared, second_shape};
 use crate::measure::ab::{AbOptions, plans_against};
 use crate::measure::{Bench, BenchOptions, Temperature};
 use crate::plan::select::{Hints, select};
-use crate::plan::target::Target;
 use crate::plan::tuned::Entry;
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, Subject};
 
 /// Something a tuner may try.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,28 +44,20 @@ impl Candidate {
         Self { variant: variant.name.to_owned(), constants: Constants::new(), wgsl: None }
     }
 
-    /// The variant, or the file in its place.
-    fn target(&self, kernel: &'static Kernel) -> Result<Target> {
-        let target = Target::one(&format!("{}/{}", kernel.name, self.variant))?;
+    /// The variant with its overrides, or the file in its place.
+    fn subject(&self, kernel: &'static Kernel) -> Result<Subject, PlanError> {
+        let variant = kernel.variant(&self.variant).ok_or_else(|| {
+            PlanError::Unavailable(format!("kernel {} has no {}", kernel.name, self.variant))
+        })?;
         match &self.wgsl {
-            Some(path) => target.with_file(path),
-            None => Ok(target),
+            Some(path) => Subject::compile(path, kernel, variant),
+            None => Ok(Subject::tuned(kernel, variant, self.constants.clone())),
         }
     }
 
-    /// Its plan for a problem.
-    fn plan(
-        &self,
-        kernel: &'static Kernel,
-        problem: &Problem,
-        caps: &Capabilities,
-    ) -> Result<Plan> {
-        let target = self.target(kernel)?;
-        let plan = match &target.file {
-            Some(_) => target.plan(target.variants[0], problem, caps),
-            None => Plan::tuned(kernel, target.variants[0], &problem.shape, caps, &self.constants),
-        };
-        plan.map_err(PlanError::into_usage)
+    fn plan(&self, kernel: &'static Kernel, at: &Problem, caps: &Capabilities) -> Result<Plan> {
+        let plan = self.subject(kernel).and_then(|subject| subject.plan(at, caps));
+        plan.map_err(|e| Error::Usage(format!("{}: {e}", self.show())))
     }
 
     /// For tables: `subgroup WG=128,ROWS_PER_WG=4`.
@@ -189,9 +180,10 @@ impl Trials {
     /// Takes up a candidate that is right; any error is why it is out.
     fn check(&mut self, candidate: &Candidate) -> Result<()> {
         let gpu = &self.gpu;
-        let plan = candidate.plan(self.kernel, &self.problem, &gpu.caps)?;
+        let subject = candidate.subject(self.kernel).map_err(PlanError::into_usage)?;
+        let plan = subject.plan(&self.problem, &gpu.caps).map_err(PlanError::into_usage)?;
         let timed = std::slice::from_ref(&self.problem);
-        if candidate.wgsl.is_some() && !second_shape(gpu, &candidate.target(self.kernel)?, timed)? {
+        if subject.path().is_some() && !second_shape(gpu, &subject, timed)? {
             return Err(Error::CheckFailed("takes no other shape to be checked on".into()));
         }
         let pipelines = Pipelines::default();

@@ -36,13 +36,6 @@ pub struct Limitation {
     reason: &'static str,
 }
 
-impl Limitation {
-    /// Name of the back end.
-    pub fn back_end(&self) -> &'static str {
-        self.back_end
-    }
-}
-
 impl fmt::Display for Limitation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.back_end, self.reason)

@@ -10,6 +10,7 @@ pub mod recording;
 pub mod run;
 pub mod select;
 pub mod shapes;
+mod subject;
 pub mod target;
 pub mod tuned;
 pub mod user;
@@ -25,9 +26,10 @@ use lathe_kernels::{
     Shape, Tolerance,
 };
 use layout::{KvOrder, WeightPart};
-use user::Golden;
 
 use crate::error::Error;
+
+pub use subject::Subject;
 
 /// One variant, specialised for one shape on one adapter.
 #[derive(Clone, Debug)]
@@ -52,21 +54,38 @@ pub struct Plan {
     pub packing: Packing,
     /// The built-in variant whose stages, or at least whose tolerance, it has.
     pub declared: &'static KernelVariant,
+    /// It is a stored choice of `lathe tune`.
+    pub is_tuned: bool,
+    /// Properties that only a user's file has; see [`Plan::foreign`].
+    foreign: Option<Arc<Foreign>>,
+}
+
+/// Properties of a plan that only a user's file has, most of them from its mapping.
+#[derive(Clone, Debug, Default)]
+pub struct Foreign {
     /// The kernel's name of each WGSL variable that has another.
     pub bindings: BTreeMap<String, String>,
-    /// Content of uniform buffers, by name; built-in kernels have none.
+    /// Content of uniform buffers, by name.
     pub uniforms: Vec<(String, Vec<u8>)>,
-    /// Bytes of scratch memory that a user's file has of its own, by name.
+    /// Bytes of scratch memory of the file's own, by name.
     pub scratch: Vec<(String, u64)>,
-    /// Variables of a user's file that hold weights in their own way.
+    /// Variables that hold weights in their own way.
     pub parts: Vec<WeightPart>,
-    /// Caches that a user's file has in another order, by the kernel's name.
+    /// Caches in another order, by the kernel's name.
     pub kv_orders: BTreeMap<&'static str, KvOrder>,
-    /// How far it may lie from the reference, where that is not what `declared` has.
+    /// Largest distance from the reference, where that is not `declared`'s.
     pub tolerated: Option<Tolerated>,
-    /// What comes of an operation of the user's own; ours have a reference.
-    pub golden: Option<Arc<Golden>>,
 }
+
+/// Foreign properties of a variant: none.
+static NOT_FOREIGN: Foreign = Foreign {
+    bindings: BTreeMap::new(),
+    uniforms: Vec::new(),
+    scratch: Vec::new(),
+    parts: Vec::new(),
+    kv_orders: BTreeMap::new(),
+    tolerated: None,
+};
 
 /// A tolerance that a user's mapping asks for.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +136,7 @@ pub struct StageCode {
     pub reflection: Arc<Reflection>,
     /// Values of all overrides.
     pub constants: Constants,
-    /// See [`Plan::bindings`].
+    /// See [`Foreign::bindings`].
     pub bindings: BTreeMap<String, String>,
 }
 
@@ -228,7 +247,8 @@ impl Plan {
     /// A hash of the source, its constants, grid and bindings: equal when the same code runs the
     /// same way (FNV-1a).
     pub fn fingerprint(&self) -> String {
-        let Self { stages, bindings, uniforms, scratch, parts, kv_orders, constants, .. } = self;
+        let Self { stages, constants, .. } = self;
+        let Foreign { bindings, uniforms, scratch, parts, kv_orders, .. } = self.foreign();
         let text = fnv(FNV_START, self.text.bytes().chain([0]));
         let mut rest = format!("{constants:?}{stages:?}{bindings:?}{uniforms:?}");
         if !scratch.is_empty() || self.is_laid_out() {
@@ -271,13 +291,8 @@ impl Plan {
             stages: Vec::with_capacity(variant.stages.len()),
             packing: kernel.packing(variant.packing, shape),
             declared: variant,
-            bindings: BTreeMap::new(),
-            uniforms: Vec::new(),
-            scratch: Vec::new(),
-            parts: Vec::new(),
-            kv_orders: BTreeMap::new(),
-            tolerated: None,
-            golden: None,
+            is_tuned: false,
+            foreign: None,
         };
         for stage in variant.stages {
             let groups = (stage.grid)(shape, &plan.constants);
@@ -299,7 +314,7 @@ impl Plan {
                 text: &self.text,
                 reflection: &self.reflection,
                 constants: &self.constants,
-                bindings: &self.bindings,
+                bindings: &self.foreign().bindings,
             },
             Some(code) => Code {
                 text: &code.text,
@@ -310,9 +325,15 @@ impl Plan {
         }
     }
 
-    /// Whether weights or caches lie in memory as its mapping says and not as ours.
+    /// Properties that only a user's file has; those of a variant are empty.
+    pub fn foreign(&self) -> &Foreign {
+        self.foreign.as_deref().unwrap_or(&NOT_FOREIGN)
+    }
+
+    /// Returns true where weights or caches lie in memory as its mapping says and not as ours.
     pub fn is_laid_out(&self) -> bool {
-        !self.parts.is_empty() || !self.kv_orders.is_empty()
+        let Foreign { parts, kv_orders, .. } = self.foreign();
+        !parts.is_empty() || !kv_orders.is_empty()
     }
 
     /// Whether a stage, or anything in its text, is bound to a name of the kernel's.
@@ -360,7 +381,7 @@ impl Plan {
     /// How far it may lie from the reference.
     pub fn tolerance(&self, problem: &Problem) -> Tolerance {
         let declared = self.kernel.tolerance(Some(self.declared), problem);
-        match self.tolerated {
+        match self.foreign().tolerated {
             None => declared,
             Some(Tolerated::Of(variant)) => self.kernel.tolerance(Some(variant), problem),
             Some(Tolerated::Own { k, nmse }) => Tolerance {
@@ -374,7 +395,7 @@ impl Plan {
 
     /// The kernel's name of a WGSL variable.
     pub fn binding<'a>(&'a self, variable: &'a str) -> &'a str {
-        self.bindings.get(variable).map_or(variable, String::as_str)
+        self.foreign().bindings.get(variable).map_or(variable, String::as_str)
     }
 
     /// Why a stage cannot run on an adapter.
@@ -413,15 +434,6 @@ const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 /// The state of an FNV-1a hash after more bytes.
 fn fnv(state: u64, bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(state, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
-}
-
-/// Hash of a file's bytes, as records have it.
-///
-/// # Errors
-/// It cannot be read.
-pub fn file_hash(path: &std::path::Path) -> std::io::Result<String> {
-    let bytes = std::fs::read(path)?;
-    Ok(format!("{:016x}", fnv(FNV_START, bytes.into_iter())))
 }
 
 /// Workgroups as x and y, y as small as the adapter's limit allows.

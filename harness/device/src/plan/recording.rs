@@ -265,10 +265,11 @@ impl Recording {
             }
         }
         let mut own = Vec::new();
-        for (name, bytes) in &plan.uniforms {
+        let foreign = plan.foreign();
+        for (name, bytes) in &foreign.uniforms {
             own.push((name.clone(), self.tensor(name.clone(), TensorInit::Uniform(bytes.clone()))));
         }
-        for WeightPart { name, of, layout } in &plan.parts {
+        for WeightPart { name, of, layout } in &foreign.parts {
             let (_, whole) = bindings.iter().find(|(name, _)| name == of).expect("an input");
             let (TensorInit::Apart(rows) | TensorInit::Weights(rows, _)) =
                 &self.tensors[whole.0].content
@@ -278,7 +279,7 @@ impl Recording {
             let content = TensorInit::WeightPart(rows.clone(), layout.clone());
             own.push((name.clone(), self.tensor(name.clone(), content)));
         }
-        for (name, bytes) in &plan.scratch {
+        for (name, bytes) in &foreign.scratch {
             let len = (*bytes / 4) as usize;
             let content = TensorInit::Activation { len, format: FloatFormat::F32 };
             own.push((name.clone(), self.shared(name.clone(), content)));

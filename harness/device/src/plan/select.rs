@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, ReflectError, Shape};
+use lathe_kernels::{Capabilities, Kernel, ReflectError, Shape};
 use lathe_record::record::FIRST_PREFERENCE;
 
 use crate::error::{Error, Result};
 use crate::plan::tuned::Tuned;
-use crate::plan::user::{UserKernel, is_file};
-use crate::plan::{Plan, PlanError};
+use crate::plan::user::is_file;
+use crate::plan::{Plan, PlanError, Subject};
 
 /// A selected variant, specialised, with the reason it was taken.
 #[derive(Clone, Debug)]
@@ -20,8 +19,6 @@ pub struct Selection {
     pub plan: Plan,
     /// One line for logs and reports.
     pub why: String,
-    /// It is a stored choice of `lathe tune`.
-    pub tuned: bool,
 }
 
 /// Explicit choices by the kernel's name.
@@ -32,13 +29,8 @@ pub type Hints = BTreeMap<String, Hint>;
 pub enum Hint {
     /// A variant by its name.
     Variant(String),
-    /// A user's file.
-    File {
-        /// The file, read once: every operation of a step runs the same text.
-        file: Arc<UserKernel>,
-        /// The variant whose grid it has, where it maps none of its own.
-        place: &'static KernelVariant,
-    },
+    /// A user's file: every operation of a step runs the same text.
+    File(Subject),
 }
 
 impl From<&str> for Hint {
@@ -51,7 +43,7 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Hint::Variant(name) => f.write_str(name),
-            Hint::File { file, .. } => write!(f, "{}", file.path().display()),
+            Hint::File(file) => f.write_str(&file.name()),
         }
     }
 }
@@ -88,9 +80,25 @@ impl Hint {
                 usage(&format!("kernel {name} has no variant `{variant}`; it has {known}"))
             })?,
         };
-        let file = UserKernel::read(Path::new(right), kernel).map_err(PlanError::into_usage)?;
-        Ok((name.to_owned(), Hint::File { file: Arc::new(file), place }))
+        let file = Subject::compile(Path::new(right), kernel, place);
+        Ok((name.to_owned(), Hint::File(file.map_err(PlanError::into_usage)?)))
     }
+}
+
+/// Hints as on the command line, one per kernel.
+///
+/// # Errors
+/// Those of [`Hint::parse`], or two hints for one kernel.
+pub fn parse_hints(texts: &[String]) -> Result<Hints> {
+    let mut hints = Hints::new();
+    for text in texts {
+        let (kernel, hint) = Hint::parse(text)?;
+        if let Some(other) = hints.get(&kernel) {
+            return Err(Error::Usage(format!("hints name {kernel} twice: {other} and {hint}")));
+        }
+        hints.insert(kernel, hint);
+    }
+    Ok(hints)
 }
 
 /// The kernel that a hint is for.
@@ -162,7 +170,7 @@ pub fn select(
     });
     let apart = apart.unwrap_or_default();
     if let Some((plan, why)) = tuned.and_then(|t| t.find(kernel, shape, caps)) {
-        return Ok(Selection { plan, why: why + &apart, tuned: true });
+        return Ok(Selection { plan, why: why + &apart });
     }
     let mut passed_over = Vec::new();
     for name in kernel.prefer(shape) {
@@ -177,7 +185,7 @@ pub fn select(
                 } else {
                     format!("first that can run; {}", passed_over.join("; "))
                 };
-                return Ok(Selection { plan, why: why + &apart, tuned: false });
+                return Ok(Selection { plan, why: why + &apart });
             }
             Err(e) => {
                 passed_over.push(format!("{name}: {e}"));
@@ -206,9 +214,10 @@ fn hinted(
             })?;
             (Plan::of(kernel, variant, shape, caps), "explicit hint".to_owned())
         }
-        Hint::File { file, place } => {
-            let why = format!("explicit hint, in the place of {}/{}", kernel.name, place.name);
-            (file.plan_of_step(place, shape, caps), why)
+        Hint::File(file) => {
+            let place = file.variant.name;
+            let why = format!("explicit hint, in the place of {}/{place}", kernel.name);
+            (file.plan_of_step(shape, caps), why)
         }
     };
     let reason = match (plan, hint) {
@@ -216,8 +225,8 @@ fn hinted(
         (Ok(plan), _) if plan.is_laid_out() => {
             "its mapping lays weights or caches out, which whole steps do not".to_owned()
         }
-        (Ok(plan), _) => return Ok(Selection { plan, why, tuned: false }),
-        (Err(PlanError::Reflect(e)), Hint::File { .. }) => return Err(SelectError::File(e)),
+        (Ok(plan), _) => return Ok(Selection { plan, why }),
+        (Err(PlanError::Reflect(e)), Hint::File(_)) => return Err(SelectError::File(e)),
         (Err(e), _) => e.to_string(),
     };
     let (hint, shape) = (hint.to_string(), shape.show(kernel.params));

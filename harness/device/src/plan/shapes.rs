@@ -9,8 +9,8 @@
 
 use lathe_kernels::{Capabilities, Kernel, Param, Problem, ShapeError};
 
+use super::Subject;
 use super::target::meant;
-use super::user::UserKernel;
 use crate::error::{Error, Result};
 
 /// Most values or shapes of one text: a range that was not meant is noticed before it runs for
@@ -28,12 +28,12 @@ pub fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
 
 /// Problems of a text, each with what the text does not name moved to what a user's file takes.
 pub fn filled(
-    kernel: &Kernel,
     problems: Vec<Problem>,
     text: &str,
-    file: &UserKernel,
+    file: &Subject,
     caps: &Capabilities,
 ) -> Result<Vec<Problem>> {
+    let kernel = file.kernel;
     let parts = parts(text)?;
     let names: Vec<_> = parts.iter().filter_map(|part| part.split_once('=')).collect();
     let is_named = |word: &&Param| names.iter().any(|(name, _)| word.is_called(name.trim()));

@@ -1,13 +1,11 @@
 //! Names of commands: variants of a kernel, or a user's WGSL file in a variant's place.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
+use lathe_kernels::{Capabilities, Kernel, Problem};
 
-use super::shapes;
-use super::user::{UserKernel, is_file};
-use super::{Plan, PlanError};
+use super::user::is_file;
+use super::{PlanError, Subject, shapes};
 use crate::error::{Error, Result};
 
 /// Variants of one kernel, or the one in whose place a file stands.
@@ -15,16 +13,15 @@ use crate::error::{Error, Result};
 pub struct Target {
     /// The kernel.
     pub kernel: &'static Kernel,
-    /// Variants, as they were named or in the order of the declaration.
-    pub variants: Vec<&'static KernelVariant>,
-    /// A user's file, read once for all shapes. It stands in the place of the only variant.
-    pub file: Option<Arc<UserKernel>>,
+    /// Variants, as they were named or in the order of the declaration; or the file.
+    pub subjects: Vec<Subject>,
 }
 
 impl Target {
     /// Every variant of a kernel.
     pub fn of(kernel: &'static Kernel) -> Self {
-        Self { kernel, variants: kernel.variants.iter().collect(), file: None }
+        let subjects = kernel.variants.iter().map(|variant| Subject::of(kernel, variant));
+        Self { kernel, subjects: subjects.collect() }
     }
 
     /// All kernels, or the one that `KERNEL` or `KERNEL/VARIANT` names.
@@ -63,52 +60,37 @@ impl Target {
             let meant = meant(name, &known);
             Error::Usage(format!("kernel {} has no variant `{name}`; {meant}", kernel.name))
         })?;
-        Ok(Self { kernel, variants: vec![found], file: None })
+        Ok(Self { kernel, subjects: vec![Subject::of(kernel, found)] })
     }
 
     /// One side of a comparison: `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`. A file alone stands
     /// in the place of the first variant.
-    pub fn side(kernel: &'static Kernel, text: &str) -> Result<Self> {
-        if !is_file(text) {
-            return Self::variant(kernel, text);
-        }
-        match text.split_once('=') {
+    pub fn side(kernel: &'static Kernel, text: &str) -> Result<Subject> {
+        let target = match text.split_once('=') {
+            _ if !is_file(text) => Self::variant(kernel, text)?,
             // A file's own name may have one.
             Some((name, file)) if !Path::new(text).exists() => {
-                Self::variant(kernel, name)?.with_file(file.as_ref())
+                Self::variant(kernel, name)?.with_file(file.as_ref())?
             }
-            _ => Self::of(kernel).with_file(text.as_ref()),
-        }
+            _ => Self::of(kernel).with_file(text.as_ref())?,
+        };
+        Ok(target.subjects.into_iter().next().expect("a kernel has variants"))
     }
 
     /// A user's file in the place of the first of these variants.
-    pub fn with_file(mut self, path: &Path) -> Result<Self> {
-        let file = UserKernel::read(path, self.kernel).map_err(PlanError::into_usage)?;
-        self.variants.truncate(1);
-        self.file = Some(Arc::new(file));
-        Ok(self)
-    }
-
-    /// The plan of a variant, or of the file in its place.
-    pub fn plan(
-        &self,
-        variant: &'static KernelVariant,
-        problem: &Problem,
-        caps: &Capabilities,
-    ) -> Result<Plan, PlanError> {
-        match &self.file {
-            Some(file) => file.plan(variant, problem, caps),
-            None => Plan::of(self.kernel, variant, &problem.shape, caps),
-        }
+    pub fn with_file(self, path: &Path) -> Result<Self> {
+        let subject = Subject::compile(path, self.kernel, self.subjects[0].variant);
+        let subjects = vec![subject.map_err(PlanError::into_usage)?];
+        Ok(Self { subjects, ..self })
     }
 
     /// All problems of a `--shape`. Parameters that it does not name keep the kernel's defaults, or
     /// are what the file takes.
     pub fn problems(&self, text: &str, caps: &Capabilities) -> Result<Vec<Problem>> {
         let problems = shapes::all(self.kernel, text)?;
-        match &self.file {
-            Some(file) => shapes::filled(self.kernel, problems, text, file, caps),
-            None => Ok(problems),
+        match self.subjects.as_slice() {
+            [file] if file.path().is_some() => shapes::filled(problems, text, file, caps),
+            _ => Ok(problems),
         }
     }
 }

@@ -97,7 +97,7 @@ impl Entry {
         let plan = Plan::tuned(kernel, variant, shape, caps, &self.constants);
         let plan = plan.map_err(|e| format!("{}: {e}", self.variant))?;
         match plan.fingerprint() == self.source {
-            true => Ok(plan),
+            true => Ok(Plan { is_tuned: true, ..plan }),
             false => Err(format!("{} has changed since", self.variant)),
         }
     }

@@ -146,13 +146,10 @@ fn bench(bench: &Bench, environment: &Environment) -> Vec<Measured> {
     let of = |case: &BenchCase| {
         // What says how a kernel runs counts only where the other side runs otherwise.
         let is_how = |flag: &Word<Flag>| {
-            let how =
-                [Flag::WallClock, Flag::RuntimeChecksOn, Flag::GoldenCasesAlone, Flag::SameInputs];
-            how.into_iter().any(|how| *flag == how)
+            [Flag::WallClock, Flag::RuntimeChecksOn].into_iter().any(|how| *flag == how)
         };
         let (how, flags): (Vec<_>, Vec<_>) = case.flags.iter().partition(|flag| is_how(flag));
         let mut how = how.iter().map(|flag| format!(", {flag}")).collect::<String>();
-        how.extend(case.golden.as_ref().map(|golden| format!(", {golden}")));
         if case.seed_a_sample {
             how.push_str(", a seed each sample");
         }

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::*;
 use crate::record::{
-    Bench, BenchCase, Body, Clock, Flag, GoldenFile, Profile, ProfiledOp, ProfiledStep, Timing,
+    Bench, BenchCase, Body, Clock, Flag, Profile, ProfiledOp, ProfiledStep, Timing,
     Unprofiled, made_up::environment,
 };
 use crate::rng::Rng;
@@ -274,17 +274,6 @@ fn how_a_case_was_measured_must_be_the_same() {
     let (x, mut y) = slow();
     y.environment.runtime_checks = "on".into();
     assert_eq!(gate(&x, &y).cases[3].verdict, GateVerdict::Unclear);
-    // One golden file judged both, or two.
-    let (mut x, mut y) = slow();
-    for record in [&mut x, &mut y] {
-        let case = &mut cases_of(record)[3];
-        case.flags.extend([Flag::GoldenCasesAlone, Flag::SameInputs].map(Into::into));
-        case.golden = Some(GoldenFile { hash: "7a4a".into(), cases: 1 });
-    }
-    assert_eq!(gate(&x, &y).cases[3].verdict, GateVerdict::Slowdown);
-    cases_of(&mut y)[3].golden = Some(GoldenFile { hash: "7a4b".into(), cases: 1 });
-    let note = gate(&x, &y).cases[3].note.clone();
-    assert!(note.contains("measured differently: ") && note.contains("golden file 7a4b"), "{note}");
 }
 
 #[test]

@@ -1,203 +1,181 @@
-//! The section of a profile record.
+//! The section of a decode profile.
 
 use std::collections::BTreeMap;
 
 use lathe_record::record::{Environment, FIRST_PREFERENCE, OpTotal, Profile, Selected};
 
-use super::bars::roofline;
-use super::ceilings::Bandwidths;
-use super::crossover;
+use super::chart::{Bar, Series, Steps, bars};
 use super::markup::{
-    NONE, Set, Table, at_least, maybe, meter, number, paragraph, percent, plural, quantile, ratio,
-    sorted, sound, tiles, two,
+    NONE, Set, Table, at_least, figure, made, maybe, number, paragraph, percent, plural, quantile,
+    ratio, sound, text, tiles,
 };
-use super::steps::{Series, StepChart, covered};
-use super::svg::{Colours, figure};
+use super::sections::ceiling;
 
-/// Operations with a colour of their own; what is left is drawn as one.
-pub(super) const SHOWN: usize = 8;
+/// Operations with a colour of their own; the rest is one band.
+const SHOWN: usize = 8;
 
-/// Sums over layers: for each operation its time in each step, milliseconds, most time first.
-pub(super) fn by_op(profile: &Profile) -> Vec<(String, Vec<f64>)> {
-    let steps = profile.steps.len();
+/// Positions below which a profile says nothing about a crossover: attention hardly grows.
+const FEWEST_POSITIONS: usize = 500;
+
+/// The body of a profile record.
+pub(super) fn section(profile: &Profile, env: &Environment) -> String {
+    let sums = by_op(profile);
+    let parts = [
+        headline(profile),
+        over_steps(profile, &sums),
+        crossover(profile, &sums),
+        throughput(profile),
+        ops_table(profile),
+        roofline(profile, env),
+        cpu(profile),
+        selection(&profile.selected),
+    ];
+    parts.concat()
+}
+
+/// Sums over layers: for each operation its milliseconds in each step, most time first.
+fn by_op(profile: &Profile) -> Vec<(&str, Vec<f64>)> {
     let mut sums: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (i, op) in profile.ops.iter().enumerate() {
-        let sum = sums.entry(&op.op).or_insert_with(|| vec![0.0; steps]);
+        let sum = sums.entry(&op.op).or_insert_with(|| vec![0.0; profile.steps.len()]);
         for (sum, step) in sum.iter_mut().zip(&profile.steps) {
             *sum += step.us.get(i).copied().and_then(sound).unwrap_or(0.0) / 1000.0;
         }
     }
+    let mut sums: Vec<_> = sums.into_iter().collect();
     let total = |values: &[f64]| values.iter().sum::<f64>();
-    let mut sums: Vec<(String, Vec<f64>)> =
-        sums.into_iter().map(|(op, values)| (op.to_owned(), values)).collect();
-    sums.sort_by(|a, b| total(&b.1).total_cmp(&total(&a.1)).then_with(|| a.0.cmp(&b.0)));
+    sums.sort_by(|a, b| total(&b.1).total_cmp(&total(&a.1)).then_with(|| a.0.cmp(b.0)));
     sums
-}
-
-/// The body of a profile record.
-pub(super) fn section(profile: &Profile, env: &Environment, colours: &mut Colours) -> String {
-    let positions: Vec<usize> = profile.steps.iter().map(|s| s.position).collect();
-    let sums = by_op(profile);
-    let shown = &sums[..sums.len().min(SHOWN)];
-    let slots = slots(shown, colours);
-    let mut out = headline(profile);
-    out.push_str(&over_steps(profile, &sums, &positions, &slots));
-    out.push_str(&crossover::figure_of(profile, &positions, &slots));
-    out.push_str(&throughput(profile));
-    out.push_str(&ops_table(profile));
-    out.push_str(&rooflines(profile, env));
-    out.push_str(&cpu(profile, &positions));
-    out.push_str(&selection(&profile.selected));
-    out
 }
 
 fn headline(profile: &Profile) -> String {
     let full = &profile.unprofiled;
     let wall = ratio(1000.0, full.decode_tok_s);
-    let sum = |of: fn(&OpTotal) -> Option<f64>| -> Option<f64> {
-        let all: Option<f64> = profile.by_op.iter().map(|op| of(op).and_then(sound)).sum();
-        all.filter(|ms| *ms > 0.0)
-    };
-    let (floor, launches) = (sum(|op| op.floor_ms), sum(|op| op.launch_floor_ms));
+    let floor: Option<f64> = profile.by_op.iter().map(|op| op.floor_ms.and_then(sound)).sum();
+    let floor = floor.filter(|ms| *ms > 0.0);
     let gpu = full.gpu_ms_per_token.and_then(sound);
-    let busy = gpu.zip(wall).map(|(gpu, wall)| gpu / wall);
-    let over = gpu.zip(floor).map(|(gpu, floor)| gpu / floor);
+    let times = |of: Option<f64>, over: Option<f64>| {
+        of.zip(over).and_then(|(of, over)| ratio(of, over)).map(|times| format!("{times:.2}×"))
+    };
+    let times = |of, over, what: &str| {
+        times(of, over).map_or_else(String::new, |times| format!("{times} {what}"))
+    };
     let serialised = sound(profile.serialised_ms_per_token);
-    let beyond = serialised.zip(gpu).and_then(|(s, gpu)| ratio(s, gpu));
+    let busy = gpu.zip(wall).map_or(NONE.to_owned(), |(gpu, wall)| percent(gpu / wall));
     let mut out = tiles(&[
         (
             "decode, unprofiled",
-            number(full.decode_tok_s, if full.decode_tok_s < 100.0 { 1 } else { 0 }),
+            number(full.decode_tok_s, 1),
             "tok/s",
             format!("wall clock, {} ms a token", maybe(wall, 3)),
         ),
-        (
-            "GPU, unprofiled",
-            maybe(gpu, 3),
-            "ms a token",
-            busy.map_or_else(
-                || "no GPU time was taken".to_owned(),
-                |busy| format!("{} of the wall clock", percent(busy)),
-            ),
-        ),
-        (
-            "bandwidth floor",
-            maybe(floor, 3),
-            "ms a token",
-            match (over, launches) {
-                (None, _) => "all bytes at the measured bandwidth".to_owned(),
-                (Some(over), None) => format!("GPU time is {over:.2}× the floor"),
-                (Some(over), Some(ms)) => {
-                    format!("GPU time is {over:.2}× the floor; {ms:.3} ms with every launch")
-                }
-            },
-        ),
+        ("GPU, unprofiled", maybe(gpu, 3), "ms a token", format!("{busy} of the wall clock")),
+        ("bandwidth floor", maybe(floor, 3), "ms a token", times(gpu, floor, "is the GPU time")),
         (
             "serialised",
-            number(profile.serialised_ms_per_token, 3),
+            maybe(serialised, 3),
             "ms a token",
-            beyond.map_or_else(
-                || "sum of all operations".to_owned(),
-                |beyond| format!("sum of all operations, {beyond:.2}× unprofiled"),
-            ),
+            times(serialised, gpu, "the unprofiled GPU time"),
         ),
     ]);
-    let sum = if beyond.is_none_or(|beyond| beyond > 1.0) {
-        "That sum exceeds a real step; it"
-    } else {
-        "Here that sum does not exceed a real step. It"
-    };
-    out.push_str(&paragraph(&format!(
-        "Serialised: for the profile every operation runs alone in a pass of its own between two \
-         timestamps, so start-up, drain and barriers are paid by each and nothing overlaps. {sum} \
-         ranks operations and is no measure of speed."
-    )));
-    let mut facts = vec![
+    out.push_str(&paragraph(
+        "Serialised: the profiler runs every operation alone between two timestamps, so each pays \
+         for start-up, drain and barriers, and nothing overlaps. The sum ranks operations and is no \
+         measure of speed.",
+    ));
+    let facts = [
         format!("KV cache {}", profile.kv),
         plural(profile.prompt_tokens, "prompt token"),
         plural(profile.steps.len(), "profiled step"),
         plural(profile.ops.len(), "operation") + " a step",
+        format!("{} a submission at full speed", plural(full.steps_per_submit, "step")),
+        match profile.verified {
+            Some(v) => plural(v.positions, "position") + " verified",
+            None => "not verified".to_owned(),
+        },
     ];
-    facts.push(format!("{} a submission at full speed", plural(full.steps_per_submit, "step")));
-    facts.push(match profile.verified {
-        Some(v) => plural(v.positions, "position") + " verified",
-        None => "not verified".to_owned(),
-    });
-    out.push_str(&format!("<p class=\"facts\">{}</p>\n", super::markup::text(&facts.join(" · "))));
-    out
+    out + &format!("<p class=\"facts\">{}</p>\n", text(&facts.join(" · ")))
 }
 
-/// A colour for each of `ops`, the one an earlier section gave it where no other has it here.
-fn slots(ops: &[(String, Vec<f64>)], colours: &mut Colours) -> Colours {
-    let mut here = Colours::new();
-    for (op, _) in ops {
-        if let Some(slot) = colours.get(op).filter(|slot| here.values().all(|s| s != *slot)) {
-            here.insert(op.clone(), *slot);
-        }
-    }
-    for (op, _) in ops {
-        if !here.contains_key(op) {
-            let free = (0..SHOWN).find(|slot| here.values().all(|s| s != slot));
-            here.insert(op.clone(), free.unwrap_or(SHOWN));
-        }
-    }
-    for (op, slot) in &here {
-        colours.entry(op.clone()).or_insert(*slot);
-    }
-    here
-}
-
-fn over_steps(
-    profile: &Profile,
-    sums: &[(String, Vec<f64>)],
-    positions: &[usize],
-    slots: &Colours,
-) -> String {
-    if positions.is_empty() {
-        return String::new();
-    }
+fn over_steps(profile: &Profile, sums: &[(&str, Vec<f64>)]) -> String {
+    let Some(first) = profile.steps.first() else { return String::new() };
     let all: f64 = sums.iter().flat_map(|(_, values)| values).sum();
-    let legend = |values: &[f64]| {
+    let band = |name: String, colour, values: Vec<f64>| {
         let total: f64 = values.iter().sum();
-        let share = percent(ratio(total, all).unwrap_or(0.0));
-        (format!("{} ms", number(total, 1)), share)
+        let legend =
+            format!("{} ms, {}", number(total, 1), percent(ratio(total, all).unwrap_or(0.0)));
+        Series { name, colour, values, legend }
     };
     let (shown, rest) = sums.split_at(sums.len().min(SHOWN));
-    let mut bands: Vec<Series> = shown
-        .iter()
-        .map(|(op, values)| Series {
-            name: op.clone(),
-            slot: slots.get(op).copied().unwrap_or(SHOWN),
-            legend: legend(values),
-            values: values.clone(),
-        })
-        .collect();
+    let shown = shown.iter().enumerate();
+    let mut bands: Vec<Series> =
+        shown.map(|(i, (op, values))| band((*op).to_owned(), i, values.clone())).collect();
     if !rest.is_empty() {
-        let values: Vec<f64> = (0..profile.steps.len())
-            .map(|i| rest.iter().filter_map(|(_, values)| values.get(i)).sum())
-            .collect();
-        let name = format!("other ({})", rest.len());
-        bands.push(Series { name, slot: SHOWN, legend: legend(&values), values });
+        let sum = |i| rest.iter().filter_map(|(_, values)| values.get(i)).sum();
+        let values = (0..profile.steps.len()).map(sum).collect();
+        bands.push(band(format!("other ({})", rest.len()), SHOWN, values));
     }
-    let head = format!("total over {}", plural(profile.steps.len(), "step"));
-    let (chart, note) = StepChart {
-        description: format!("GPU time of each operation over {} steps, stacked", positions.len()),
+    let chart = Steps {
         unit: "ms a step",
-        step: "profiled step",
-        positions,
+        axis: "position",
+        first: first.position,
         bands,
-        lines: Vec::new(),
-        legend: &head,
-        mark: None,
-        from_zero: true,
-        height: 300.0,
-    }
-    .draw();
+        ..Steps::default()
+    };
     let caption = format!(
-        "GPU time of the operations, summed over layers, serialised. {} {note}",
-        covered(positions)
+        "GPU time of the operations over {}, summed over layers, serialised.",
+        plural(profile.steps.len(), "step")
     );
-    figure("Decode time by operation", &chart, caption.trim())
+    figure("Decode time by operation", &chart.draw(), &caption)
+}
+
+/// Attention, which grows with the context, against the operation that reads most bytes, which
+/// does not; with the first step at which attention takes as long.
+fn crossover(profile: &Profile, sums: &[(&str, Vec<f64>)]) -> String {
+    let attends = |op: &str| {
+        let kernel = profile.ops.iter().find(|o| o.op == op).map_or("", |o| &o.kernel);
+        kernel.starts_with("attention")
+    };
+    let bytes = |op: &&OpTotal| sound(op.bytes).unwrap_or(0.0);
+    let others = profile.by_op.iter().filter(|op| !attends(&op.op));
+    let largest = others.max_by(|a, b| bytes(a).total_cmp(&bytes(b))).map(|op| op.op.as_str());
+    let product = sums.iter().find(|(op, _)| Some(*op) == largest);
+    let attention = sums.iter().filter(|(op, _)| attends(op)).map(|(_, values)| values.clone());
+    let attention = attention
+        .reduce(|sum, values| sum.iter().zip(values).map(|(a, b)| a + b).collect::<Vec<_>>());
+    let (Some(first), Some((name, product)), Some(attention)) =
+        (profile.steps.first(), product, attention)
+    else {
+        return String::new();
+    };
+    if profile.steps.len() < FEWEST_POSITIONS {
+        return String::new();
+    }
+    let crossed = attention.iter().zip(product).position(|(a, p)| a >= p && *a > 0.0);
+    let finding = match crossed {
+        Some(step) => format!(
+            "Attention first takes as long as {name}, the operation that reads most bytes, at \
+             position {}.",
+            first.position + step
+        ),
+        None => format!(
+            "No crossover: attention stays below {name}, the operation that reads most bytes."
+        ),
+    };
+    let line = |name: &str, colour, values: &[f64]| {
+        let ends = [values.first(), values.last()].map(|v| maybe(v.copied(), 3));
+        let legend = format!("{} → {} ms", ends[0], ends[1]);
+        Series { name: name.to_owned(), colour, values: values.to_vec(), legend }
+    };
+    let chart = Steps {
+        unit: "ms a step",
+        axis: "position",
+        first: first.position,
+        lines: vec![line("attention", 4, &attention), line(name, 0, product)],
+        ..Steps::default()
+    };
+    let caption = "Both summed over layers, serialised.";
+    figure("Attention crossover", &(paragraph(&finding) + &chart.draw()), caption)
 }
 
 fn throughput(profile: &Profile) -> String {
@@ -206,29 +184,17 @@ fn throughput(profile: &Profile) -> String {
         return String::new();
     }
     let values: Vec<f64> = steps.iter().map(|ms| ratio(1000.0, *ms).unwrap_or(f64::NAN)).collect();
-    let all = sorted(values.iter().copied());
-    let at = |fraction| maybe(quantile(&all, fraction), 1);
-    let spread = format!("Median {}, 5th percentile {}, 95th {}.", at(0.5), at(0.05), at(0.95));
-    let (chart, note) = StepChart {
-        description: format!("Tokens a second for each of {} tokens. {spread}", values.len()),
-        unit: "tok/s",
-        step: "generated token",
-        positions: &[],
-        bands: Vec::new(),
-        lines: vec![Series {
-            name: "tok/s".into(),
-            slot: 0,
-            values,
-            legend: (at(0.5), String::new()),
-        }],
-        legend: "median",
-        mark: None,
-        from_zero: false,
-        height: 200.0,
-    }
-    .draw();
-    let caption = format!("Un-profiled, from the wall time of each step. {spread} {note}");
-    figure("Throughput by token", &chart, caption.trim())
+    let at = |fraction| maybe(quantile(&values, fraction), 1);
+    let caption = format!(
+        "Unprofiled, from the wall time of each step. Median {}, 5th percentile {}, 95th {}.",
+        at(0.5),
+        at(0.05),
+        at(0.95)
+    );
+    let legend = format!("median {}", at(0.5));
+    let lines = vec![Series { name: "tok/s".into(), colour: 0, values, legend }];
+    let chart = Steps { unit: "tok/s", axis: "generated token", lines, ..Steps::default() };
+    figure("Throughput by token", &chart.draw(), &caption)
 }
 
 fn ops_table(profile: &Profile) -> String {
@@ -237,189 +203,124 @@ fn ops_table(profile: &Profile) -> String {
     }
     let mut table = Table::new("Means a token, serialised, slowest first");
     for op in &profile.by_op {
-        let floor = floor_ms(op);
+        let floor = op.launch_floor_ms.or(op.floor_ms).and_then(sound);
         let over = floor.and_then(|floor| ratio(op.ms, floor));
-        let over = over.map_or_else(|| NONE.to_owned(), |over| format!("{over:.1} ×"));
         let excess = floor.zip(sound(op.ms)).map(|(floor, ms)| (ms - floor).max(0.0));
-        let shown = |ms: Option<f64>| ms.map_or_else(|| NONE.to_owned(), |ms| at_least(ms, 4));
+        let shown = |ms: Option<f64>| ms.map_or(NONE.to_owned(), |ms| at_least(ms, 4));
         table.row([
-            ("operation", Set::Made, two(&op.op, &op.kernel)),
+            ("operation", Set::Name, op.op.clone()),
+            ("kernel", Set::Name, op.kernel.clone()),
             ("count", Set::Figure, op.count.to_string()),
             ("ms", Set::Figure, number(op.ms, 4)),
             ("share", Set::Figure, percent(op.percent / 100.0)),
-            ("", Set::Made, meter(op.percent / 100.0)),
+            ("", Set::Made, made::meter(op.percent / 100.0)),
             ("MB", Set::Figure, at_least(op.bytes / 1e6, 2)),
             ("bytes alone, ms", Set::Figure, shown(op.floor_ms)),
             ("with launches, ms", Set::Figure, shown(op.launch_floor_ms)),
-            ("over floor", Set::Figure, over),
+            ("× floor", Set::Figure, maybe(over, 1)),
             ("excess ms", Set::Figure, maybe(excess, 4)),
         ]);
     }
-    let caption = if profile.by_op.iter().all(|op| floor_ms(op).is_none()) {
-        ""
-    } else if profile.by_op.iter().any(|op| op.launch_floor_ms.is_some()) {
-        "Floor: the bytes an operation must move, at the better of the measured bandwidths, and \
-         what its dispatches cost, each of which waits for the one before. Excess: what it takes \
-         beyond that, the most that a better kernel could give back."
-    } else {
-        "Floor: the bytes an operation must move, at the better of the measured bandwidths. What a \
-         dispatch costs was not measured in this run, so operations whose bytes take less than a \
-         microsecond have none. Excess: what an operation takes beyond its floor, the most that a \
-         better kernel could give back."
-    };
+    let caption = "Floor: the bytes an operation must move at the better of the measured \
+                   bandwidths, with the cost of its dependent launches where that was measured. \
+                   Excess: the time beyond it, the most that a better kernel could give back.";
     figure("Expected and measured", &table.finish(), caption)
 }
 
-/// How long an operation takes at least. Without the launches, bytes that take less than
-/// [`LAUNCH_US`] are none: the launch is what such an operation waits for.
-fn floor_ms(op: &OpTotal) -> Option<f64> {
-    /// What a launch costs at least on any device of ours, microseconds.
-    const LAUNCH_US: f64 = 1.0;
-    let least = op.count as f64 * LAUNCH_US / 1000.0;
-    let bytes = op.floor_ms.and_then(sound).filter(|ms| *ms >= least);
-    op.launch_floor_ms.and_then(sound).or(bytes)
-}
-
-fn rooflines(profile: &Profile, env: &Environment) -> String {
+fn roofline(profile: &Profile, env: &Environment) -> String {
     if profile.by_op.is_empty() {
         return String::new();
     }
-    let measured = Bandwidths::of(env);
-    let mut caption = String::from("Bytes an operation must move over its serialised time");
-    caption.push_str(match (measured.copy, measured.read) {
-        (None, None) => {
-            ". No bandwidth was measured, so the bars compare the operations with each other only."
+    let limits = [("copy", env.copy_gb_s), ("read", env.read_gb_s)];
+    let limits = limits.iter().filter_map(|(name, rate)| Some((name, rate.and_then(sound)?)));
+    let limits: Vec<_> = limits.map(|(name, rate)| (format!("{name} {rate:.0}"), rate)).collect();
+    let bar = |op: &OpTotal| {
+        let rate = sound(op.bytes / op.ms / 1e6);
+        let above = rate.zip(ceiling(env)).is_some_and(|(rate, most)| rate > most);
+        let of_copy = rate.zip(env.copy_gb_s).map_or(f64::NAN, |(rate, copy)| rate / copy);
+        let remark = if above { ", from a cache or counted wrongly" } else { "" };
+        Bar {
+            name: op.op.clone(),
+            from: 0.0,
+            to: rate.unwrap_or(0.0),
+            mark: None,
+            colour: if above { "f4" } else { "f0" },
+            label: format!("{} GB/s, {} of copy{remark}", maybe(rate, 1), percent(of_copy)),
         }
-        (Some(_), None) => {
-            ", against the copy bandwidth measured on this adapter. Reading alone, which may be \
-             faster, was not measured in this run."
-        }
-        _ => {
-            ", against the bandwidths measured on this adapter: a kernel that mostly reads can \
-             come up to the higher one."
-        }
-    });
-    caption.push_str(" Short operations are bound by start-up, not by bandwidth.");
-    let most = measured.ceiling();
-    let rate = |op: &OpTotal| sound(op.bytes / op.ms / 1e6);
-    if profile.by_op.iter().filter_map(rate).any(|rate| most.is_some_and(|most| rate > most)) {
-        caption.push_str(
-            " A bar of the other colour lies above what memory can give: it reads from a cache, or \
-             its bytes are counted wrongly.",
-        );
-    }
-    figure("Roofline", &roofline(&profile.by_op, measured), &caption)
-}
-
-fn cpu(profile: &Profile, positions: &[usize]) -> String {
-    let steps = &profile.steps;
-    if steps.is_empty() {
-        return String::new();
-    }
-    let gpu: Vec<f64> = steps
-        .iter()
-        .map(|s| s.us.iter().copied().filter_map(sound).sum::<f64>() / 1000.0)
-        .collect();
-    let parts = [
-        ("record", 0, steps.iter().map(|s| s.record_ms).collect::<Vec<_>>()),
-        ("submit", 4, steps.iter().map(|s| s.submit_ms).collect()),
-        ("wait", SHOWN, steps.iter().map(|s| s.wait_ms).collect()),
-    ];
-    let median = |values: &[f64]| {
-        let values = sorted(values.iter().copied());
-        (format!("{} ms", maybe(quantile(&values, 0.5), 3)), String::new())
     };
-    let mut table = Table::new("Milliseconds a profiled step");
-    let named = parts.iter().map(|(name, _, values)| (format!("CPU {name}"), values));
-    for (name, values) in named.chain([("GPU, operations".to_owned(), &gpu)]) {
-        let values = sorted(values.iter().copied());
-        let at = |fraction| maybe(quantile(&values, fraction), 3);
-        table.row([
-            ("", Set::Name, name),
-            ("median", Set::Figure, at(0.5)),
-            ("95th percentile", Set::Figure, at(0.95)),
-            ("largest", Set::Figure, at(1.0)),
-        ]);
-    }
-    let gpu = Series { name: "GPU".into(), slot: SHOWN + 1, legend: median(&gpu), values: gpu };
-    let bands = parts.map(|(name, slot, values)| {
-        let legend = median(&values);
-        Series { name: format!("CPU {name}"), slot, values, legend }
-    });
-    let (chart, note) = StepChart {
-        description: "CPU time to record, submit and wait, and GPU time, for each step".into(),
-        unit: "ms a step",
-        step: "profiled step",
-        positions,
-        bands: bands.into(),
-        lines: vec![gpu],
-        legend: "median",
-        mark: None,
-        from_zero: true,
-        height: 190.0,
-    }
-    .draw();
-    let caption = format!(
-        "What the CPU spent on each profiled step, stacked, and the sum of its operations on the \
-         GPU, as a line. Where the stack stands well above the line, the GPU was not what the step \
-         waited for. {note}"
-    );
-    figure("CPU and GPU", &(chart + &table.finish()), caption.trim())
+    let rows: Vec<Bar> = profile.by_op.iter().map(bar).collect();
+    let caption = "Bytes an operation must move over its serialised time, against the bandwidths \
+                   measured in this run. Short operations are bound by start-up.";
+    figure("Roofline", &bars("achieved GB/s", &rows, &limits), caption)
 }
 
-/// The selection log; lines that are the same for many layers appear once, with their number.
+fn cpu(profile: &Profile) -> String {
+    let steps = &profile.steps;
+    let Some(first) = steps.first() else { return String::new() };
+    let series = |name: &str, colour, values: Vec<f64>| {
+        let at = |fraction| maybe(quantile(&values, fraction), 3);
+        let legend = format!("median {}, 95th percentile {}, most {}", at(0.5), at(0.95), at(1.0));
+        Series { name: name.to_owned(), colour, values, legend }
+    };
+    let gpu = |us: &[f64]| us.iter().copied().filter_map(sound).sum::<f64>() / 1000.0;
+    let chart = Steps {
+        unit: "ms a step",
+        axis: "position",
+        first: first.position,
+        bands: vec![
+            series("CPU record", 0, steps.iter().map(|s| s.record_ms).collect()),
+            series("CPU submit", 4, steps.iter().map(|s| s.submit_ms).collect()),
+            series("CPU wait", SHOWN, steps.iter().map(|s| s.wait_ms).collect()),
+        ],
+        lines: vec![series("GPU", 9, steps.iter().map(|s| gpu(&s.us)).collect())],
+    };
+    let caption = "CPU time of each profiled step, stacked, and the sum of its operations on the \
+                   GPU as a line. Where the stack stands well above the line, the step did not \
+                   wait for the GPU.";
+    figure("CPU and GPU", &chart.draw(), caption)
+}
+
+/// The selection log; equal lines of several layers appear once, with their number.
 fn selection(lines: &[Selected]) -> String {
     if lines.is_empty() {
         return String::new();
     }
     let mut unique: Vec<(&Selected, usize)> = Vec::new();
-    let mut seen: BTreeMap<[&str; 5], usize> = BTreeMap::new();
     for line in lines {
-        let key = [&*line.op, &*line.kernel, &*line.variant, &*line.shape, &*line.why];
-        let at = *seen.entry(key).or_insert(unique.len());
-        match unique.get_mut(at) {
+        match unique.iter_mut().find(|(known, _)| *known == line) {
             Some((_, count)) => *count += 1,
             None => unique.push((line, 1)),
         }
     }
+    let is_exception = |line: &Selected| line.tuned || !line.why.starts_with(FIRST_PREFERENCE);
     let exceptions = unique.iter().filter(|(line, _)| is_exception(line)).count();
-    let sentence = match exceptions {
-        0 => "Every operation has the variant that its kernel prefers for this shape.".to_owned(),
-        n => format!(
-            "{n} of {} have another variant than their kernel prefers, or constants that were \
-             tuned; all others have what is preferred for their shape.",
-            plural(unique.len(), "operation")
-        ),
-    };
-    let mut html = paragraph(&sentence);
-    if exceptions > 0 {
-        html.push_str(&selected(unique.iter().filter(|(line, _)| is_exception(line)), true));
-    }
-    html.push_str("<details>\n<summary>Every operation with its variant and shape</summary>\n");
-    html.push_str(&selected(unique.iter(), false));
-    html.push_str("</details>\n");
-    figure("Selection", &html, "")
-}
-
-/// Whether a choice is another than the kernel's first preference.
-fn is_exception(line: &Selected) -> bool {
-    let why = line.why.strip_suffix(IN_A_RUN).unwrap_or(&line.why);
-    line.tuned || why != FIRST_PREFERENCE
-}
-
-/// Appended to the reason where a whole layer is one dispatch.
-const IN_A_RUN: &str = "; a phase of its layer's run";
-
-fn selected<'a>(lines: impl Iterator<Item = &'a (&'a Selected, usize)>, reasons: bool) -> String {
-    let mut table = Table::new(if reasons { "Exceptions" } else { "What was selected" });
-    for (line, count) in lines {
-        let times = if *count > 1 { format!(" ×{count}") } else { String::new() };
+    let mut table = Table::new("Variant of each operation");
+    for (line, count) in unique {
         table.row([
-            ("operation", Set::Name, line.op.clone() + &times),
-            ("kernel and variant", Set::Made, two(&line.variant, &line.kernel)),
-            ("shape", Set::Shape, super::parameters(&line.kernel, &line.shape)),
-            ("reason", Set::Prose, if reasons { line.why.clone() } else { String::new() }),
+            ("operation", Set::Name, line.op.clone()),
+            ("layers", Set::Figure, count.to_string()),
+            ("kernel", Set::Name, line.kernel.clone()),
+            ("variant", Set::Name, line.variant.clone()),
+            ("shape", Set::Name, super::parameters(&line.kernel, &line.shape)),
+            (
+                "reason",
+                Set::Prose,
+                if is_exception(line) { line.why.clone() } else { String::new() },
+            ),
         ]);
     }
-    table.finish()
+    let sentence = match exceptions {
+        0 => "Every operation has the variant that its kernel prefers for its shape.".to_owned(),
+        n => format!(
+            "{} another variant than the kernel prefers, or tuned constants; their reasons are in \
+             the last column.",
+            plural(n, "operation") + if n == 1 { " has" } else { " have" }
+        ),
+    };
+    let html = format!(
+        "{}<details>\n<summary>All operations</summary>\n{}</details>\n",
+        paragraph(&sentence),
+        table.finish()
+    );
+    figure("Selection", &html, "")
 }

@@ -1,22 +1,11 @@
 // attention_append/split_kv_workgroup: split_kv through workgroup memory; no subgroups needed.
 //
-//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / Q_PER_KV
-//   K[g][position % KV_SIZE] = k[g];  V likewise = v[g]
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
-//   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
-//   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
-//   ROPE_INTERLEAVED: pairs (2i, 2i+1); ROPE_NEOX: pairs (i, i + HEAD_DIM/2)
-//   qkv: (SEQUENCES, [q | k | v] x HEAD_DIM) f32   y: (SEQUENCES, heads, HEAD_DIM) f32 or f16
-//   caches: (SEQUENCES, KV_HEADS, KV_SIZE, HEAD_DIM)
-//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
-//
 // Idea: attention_decode/split_kv_workgroup whose workgroups make the new token's heads, one after the
 // other.
 // import: attention/parts/new_token, attention/parts/new_token_workgroup, attention/parts/split_combine
 // import: attention/parts/split_workgroup
 override SPLITS: u32 = 16u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> qkv: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read> qk_norm: array<vec2<f32>>;
 @group(0) @binding(3) var<storage, read> rope: array<vec4<f32>>;

@@ -1,15 +1,5 @@
 // attention_append/whole_kv: a workgroup a KV head, with all slots of the cache.
 //
-//   q, k, v = heads of qkv; q[h] = rope(norm(q[h])), k[g] = rope(norm(k[g]))       g = h / Q_PER_KV
-//   K[g][position % KV_SIZE] = k[g];  V likewise = v[g]
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
-//   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
-//   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
-//   ROPE_INTERLEAVED: pairs (2i, 2i+1); ROPE_NEOX: pairs (i, i + HEAD_DIM/2)
-//   qkv: (SEQUENCES, [q | k | v] x HEAD_DIM) f32   y: (SEQUENCES, heads, HEAD_DIM) f32 or f16
-//   caches: (SEQUENCES, KV_HEADS, KV_SIZE, HEAD_DIM)
-//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
-//
 // Idea: split_kv pays a second stage, a dispatch or a wait, for using many processors. Where a KV head has
 // so few slots that one workgroup asks for all of them in a round or two, it is done sooner alone: it has
 // the whole softmax and stores y. Its rows are cut up as in split_kv, with one split.
@@ -17,7 +7,6 @@
 // import: attention/parts/new_token_subgroup, attention/parts/split_attend, format/store_four
 override SPLITS: u32 = 1u; // never another
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> qkv: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read> qk_norm: array<vec2<f32>>;
 @group(0) @binding(3) var<storage, read> rope: array<vec4<f32>>;

@@ -1,21 +1,14 @@
 // attention_decode/online: one workgroup a query head, softmax kept running; no subgroups needed.
 //
 //   y[h] = sum_t softmax_t(SCALE * query[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
 // Idea: online softmax (Milakov and Gimelshein, arXiv 1805.02867) over tiles of WG slots. Scores:
 // one invocation a slot. Values: one invocation four elements of a slot in PARTS, so the reads of
 // V are coalesced. Nothing but the output goes to device memory.
 // import: attention/parts/softmax, format/store_four, kv/four, reduce/tree
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
 override HEAD_DIM: u32; // a multiple of 4, at most 4*WG
-override KV_SIZE: u32;
-override SCALE: f32;
 override WG: u32 = 256u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec2<u32>>;

@@ -1,18 +1,12 @@
 // attention_decode/online_subgroup: one workgroup a query head, one subgroup a slot.
 //
 //   y[h] = sum_t softmax_t(SCALE * query[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
 //
 // Idea: every subgroup keeps its own online softmax over the slots it owns, four at a time so
 // that four K and four V rows are in flight; reads of K and V are coalesced across its lanes; the
 // subgroups meet once, at the end, in workgroup memory.
 // import: attention/parts/softmax, format/store_four, kv/four
-override Q_PER_KV: u32;
-override KV_HEADS: u32;
 override HEAD_DIM: u32; // a multiple of 4, at most 256
-override KV_SIZE: u32;
-override SCALE: f32;
 override WG: u32 = 256u;
 override SG_MIN: u32 = 4u; // the adapter's smallest subgroup size
 override SUBGROUPS: u32 = 64u; // WG / SG_MIN
@@ -20,7 +14,6 @@ override SUBGROUPS: u32 = 64u; // WG / SG_MIN
 // A lane holds HEAD_DIM/4/SG_MIN groups of four elements: 16 for 256 elements on 4 lanes.
 const MOST_FOURS: u32 = 16u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec2<u32>>;

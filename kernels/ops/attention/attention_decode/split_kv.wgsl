@@ -1,9 +1,5 @@
 // attention_decode/split_kv: SPLITS workgroups a KV head, then a stage that merges them.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
-//
 // Idea: as many workgroups as the machine holds read the cache once: the Q_PER_KV query heads of a KV
 // head go together, and the slots are dealt out by what is filled now, so every split has work
 // at every position. A lane has the loads of IN_FLIGHT rows of K and of V on their way while
@@ -11,7 +7,6 @@
 // import: attention/parts/cache_only, attention/parts/split_attend, attention/parts/split_combine
 override SPLITS: u32 = 16u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;

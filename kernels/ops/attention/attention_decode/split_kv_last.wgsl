@@ -1,9 +1,5 @@
 // attention_decode/split_kv_last: split_kv in one dispatch; the last split to arrive merges.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
-//
 // Idea: a dependent dispatch costs about two microseconds. Every split adds one to a counter of
 // its KV head when its results are stored; who finds that all others have done so merges them, and
 // sets the counter back for the next step. Nobody waits, so nothing depends on which workgroups run
@@ -21,7 +17,6 @@ override SPLITS: u32 = 16u;
 // Splits whose results an invocation loads at once.
 const AT_ONCE: u32 = 8u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;

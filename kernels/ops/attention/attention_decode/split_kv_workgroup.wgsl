@@ -1,15 +1,10 @@
 // attention_decode/split_kv_workgroup: split_kv through workgroup memory; no subgroups needed.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
-//
 // Idea: SPLITS workgroups a KV head, Q_PER_KV query heads together, a second stage that merges them,
 // as in split_kv.
 // import: attention/parts/cache_only, attention/parts/split_combine, attention/parts/split_workgroup
 override SPLITS: u32 = 16u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;

@@ -1,24 +1,16 @@
 // attention_decode/streaming: one workgroup a query head, nothing of the cache staged.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
-//
 // Idea: workgroup memory holds WG weights and one four of the result an invocation, whatever the
 // head's size is: for heads of which no tile fits. Scores: one invocation a slot, its query read
 // through the cache, the same for all. Values: neighbouring invocations read neighbouring fours, and
 // the invocations of a part keep an online softmax (arXiv 1805.02867) of their own.
 // import: attention/parts/softmax, format/store_four, kv/four
-override Q_PER_KV: u32;
 override HEAD_DIM: u32; // a multiple of 4
-override KV_SIZE: u32;
-override SCALE: f32;
 override WG: u32 = 128u;
 
 // Fours an invocation can hold: heads of up to 16 * WG elements.
 const MOST_PREFETCHED: u32 = 4u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec2<u32>>;

@@ -1,9 +1,5 @@
 // attention_decode/tiled_large: one workgroup a KV head, as large a tile as workgroup memory holds.
 //
-//   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]      g = h / Q_PER_KV
-//   q: (heads, HEAD_DIM) f32   y: the same, f32 or f16   caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   t runs over min(position + 1, KV_SIZE) slots; a ring needs no order, softmax has none
-//
 // Idea: all query heads of a KV head share each tile, so K and V are read once, and a tile of up to
 // 48 KiB needs few barriers. Needs more than the 16 KiB every adapter has; no subgroups. Online
 // softmax (arXiv 1805.02867).
@@ -11,7 +7,6 @@
 override WG: u32 = 256u;
 override TILE: u32 = 32u; // slots in workgroup memory
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;

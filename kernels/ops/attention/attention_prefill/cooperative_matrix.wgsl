@@ -1,11 +1,5 @@
 // attention_prefill/cooperative_matrix: blocks of query rows, tiles of 32 keys, 16 x 16 matrix units.
 //
-//   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < N_TOKENS, g = h / Q_PER_KV
-//   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32
-//   y: (N_TOKENS, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   query i stands in slot p = min(position + i, KV_SIZE - 1), or BEFORE + i where BEFORE slots hold what
-//   came before; t runs over the slots of tokens up to p, with a window only over the last WINDOW of them
-//
 // Idea: flash's two products on matrix units. A subgroup has 32 rows and 64 columns of the heads: it keeps
 // these of the queries and of the sums in registers, multiplies the queries with as many columns of the keys
 // and leaves scores in workgroup memory, where a row's columns are added. Weights are made there too, rounded
@@ -18,7 +12,6 @@
 enable f16;
 enable wgpu_cooperative_matrix;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;

@@ -1,11 +1,5 @@
 // attention_prefill/tiled: ROWS query rows a workgroup share tiles of K and V in workgroup memory.
 //
-//   y[i][h] = sum_t softmax_t(SCALE * q[i][h] . K[g][t]) * V[g][t]      i < N_TOKENS, g = h / Q_PER_KV
-//   q: N_TOKENS rows of heads (Q_ROW q) or of heads and their KV heads (Q_ROW qkv), HEAD_DIM each, f32
-//   y: (N_TOKENS, heads, HEAD_DIM), f32 or f16      caches: (KV_HEADS, KV_SIZE, HEAD_DIM)
-//   query i stands in slot p = min(position + i, KV_SIZE - 1), or BEFORE + i where BEFORE slots hold what
-//   came before; t runs over the slots of tokens up to p, with a window only over the last WINDOW of them
-//
 // Idea: a row is a query head of a token, and a KV head's rows go in blocks, so a tile of K and V is
 // read once for ROWS of them; the Q_PER_KV heads of a token stand side by side. Tiles that no row of
 // the block attends to are not read. Runs in 16 KiB of workgroup memory, without subgroups. Online
@@ -15,7 +9,6 @@ override WG: u32 = 128u;
 override ROWS: u32 = 4u;
 override TILE: u32 = 8u; // slots in workgroup memory
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;

@@ -1,15 +1,9 @@
 // kv_window/vec4: one invocation sixteen bytes.
 //
-//   to_rows:  rows[h][KV_SIZE - j] = ring[h][(position - j) % KV_SIZE]       1 <= j <= min(KV_SIZE, position)
-//   to_ring:  ring[h][(position + i) % KV_SIZE] = rows[h][KV_SIZE + i]       i < count, of one slot the last
-//   count = min(N_TOKENS, prompt - position)         for K and for V
-//   ring: (KV_HEADS, KV_SIZE, HEAD_DIM)   rows: (KV_HEADS, KV_SIZE + N_TOKENS, HEAD_DIM)
-//
 // Idea: 16-byte loads and stores.
 // import: attention/parts/window_move, grid, kv/vector
 override WG: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read_write> k_cache: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> v_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> k_rows: array<vec4<u32>>;

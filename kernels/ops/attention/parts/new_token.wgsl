@@ -5,10 +5,9 @@
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/split, kv/chunk
 // import: kv/quants, kv/vector, rope/heads
 // requires: override WG: u32
-// requires: var k_cache: array<vec4<u32>>
+// requires: var k_cache, v_cache: array<vec4<u32>>
 // requires: var qk_norm: array<vec2<f32>>
 // requires: var state: array<u32>
-// requires: var v_cache: array<vec4<u32>>
 // requires: fn head_chunks() -> u32
 // requires: fn make_heads(part: SplitPart, count: u32, position: u32, at: Invocation, size: u32)
 // requires: fn split_of(slot: u32, n: u32) -> u32

@@ -3,8 +3,7 @@
 // with members that differ between lanes counts as not uniform, and so would the loop.
 // import: attention/parts/new_token, attention/parts/invocation, attention/parts/split, rope/head_scale
 // import: rope/heads
-// requires: override SG_MIN: u32
-// requires: override WG: u32
+// requires: override SG_MIN, WG: u32
 const MOST_QUADS: u32 = 16u;
 override QUADS: u32 = (HEAD_DIM / 4u + SG_MIN - 1u) / SG_MIN; // of a head to a lane
 

@@ -1,11 +1,7 @@
 // Attention in two dispatches, all scores in device memory.
 // import: format/store_pair, kv/scalar
-// requires: override KV_SIZE: u32
-// requires: override Q_PER_KV: u32
-// requires: override HEAD_DIM: u32
-// requires: override KV_HEADS: u32
-// requires: var q: array<f32>
-// requires: var scores: array<f32>
+// requires: override KV_SIZE, Q_PER_KV, HEAD_DIM, KV_HEADS: u32
+// requires: var q, scores: array<f32>
 // requires: var state: array<u32>
 override SCALE: f32;
 override SEQUENCES: u32 = 1u; // whose heads lie one after the other

@@ -4,11 +4,7 @@
 //   row_slots(row): the first slot it attends to and the one past its last
 // A row is whole chunks; ROWS of them are at most WG.
 // import: attention/parts/softmax, format/store_four, kv/chunk, kv/vector
-// requires: override KV_SIZE: u32
-// requires: override HEAD_DIM: u32
-// requires: override ROWS: u32
-// requires: override TILE: u32
-// requires: override WG: u32
+// requires: override KV_SIZE, HEAD_DIM, ROWS, TILE, WG: u32
 // requires: var q: array<vec4<f32>>
 // requires: fn row_output(row: u32) -> u32
 // requires: fn row_query(row: u32) -> u32

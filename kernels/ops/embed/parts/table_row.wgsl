@@ -1,7 +1,6 @@
 // The row of a token in an embedding table or in a part of one.
 // requires: override N_TOKENS: u32
-// requires: var state: array<u32>
-// requires: var tokens: array<u32>
+// requires: var state, tokens: array<u32>
 override VOCAB: u32; // rows
 override PART: u32; // which part of the table
 override FIRST_ROW: u32; // token of a part's row 0

@@ -8,12 +8,8 @@
 // adapter and control flow stays uniform. Fragments are named and not indexed: an array of them
 // that a driver does not unroll would leave the registers.
 // import: format/weight_eight, grid, matmul/parts/x_words
-// requires: type FragmentA
-// requires: type FragmentB
-// requires: type FragmentC
-// requires: type Unit
-// requires: const FRAG: u32
-// requires: const UNIT: u32
+// requires: type FragmentA, FragmentB, FragmentC, Unit
+// requires: const FRAG, UNIT: u32
 // requires: override SPLITS: u32
 // requires: fn add_sum(split: u32, m: u32, n: u32, sum: f32)
 // requires: fn aligned_rows() -> bool

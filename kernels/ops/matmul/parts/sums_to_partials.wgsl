@@ -2,10 +2,8 @@
 // partials are (SPLITS, N_TOKENS, ROWS).
 // import: grid
 // requires: type FragmentC
-// requires: override N_TOKENS: u32
-// requires: override ROWS: u32
-// requires: var partials: array<f32>
-// requires: var y: array<f32>
+// requires: override N_TOKENS, ROWS: u32
+// requires: var partials, y: array<f32>
 override SPLITS: u32 = 2u;
 override Y_OFFSET: u32;
 override Y_AFTER: u32;

@@ -1,8 +1,7 @@
 // Activations as two f16, the first eleven bits and the rest rounded, in fragments of 16 x 16: 21 bits of
 // them. What lies below 2^-24 is lost; magnitudes stay below 65504.
 // import: format/weight_eight, matmul/parts/unit16, matmul/parts/x_words
-// requires: override STRIDE: u32
-// requires: override XS: u32
+// requires: override STRIDE, XS: u32
 // requires: var x_fragments: array<Unit, XS>
 var<workgroup> x_rest: array<Unit, XS>;
 

@@ -2,10 +2,8 @@
 // the best of those, of what earlier parts of the matrix left, and ends the step after the last.
 // import: step/choose, step/choose_workgroup
 // requires: override WG: u32
-// requires: var best_index: array<u32>
-// requires: var best_value: array<f32>
-// requires: var partial_indices: array<u32>
-// requires: var partial_values: array<f32>
+// requires: var best_index, partial_indices: array<u32>
+// requires: var best_value, partial_values: array<f32>
 override PART: u32; // which part of the matrix
 
 // Notes a workgroup's best candidate.

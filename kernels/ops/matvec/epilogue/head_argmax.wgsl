@@ -2,9 +2,7 @@
 // candidate, and the stage `choose` takes the best of those.
 // entry: rows
 // import: matvec/epilogue/argmax, step/choose, step/choose_workgroup
-// requires: override FIRST_ROW: u32
-// requires: override ROWS: u32
-// requires: override WG: u32
+// requires: override FIRST_ROW, ROWS, WG: u32
 // requires: fn group_rows() -> u32
 var<private> best: Candidate;
 

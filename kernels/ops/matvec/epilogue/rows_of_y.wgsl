@@ -1,6 +1,5 @@
 // Where the y of one vector lies after that of another.
-// requires: override ROWS: u32
-// requires: override Y_OFFSET: u32
+// requires: override ROWS, Y_OFFSET: u32
 override Y_AFTER: u32 = 0u; // elements of a y behind those of the matrix
 override Y_STRIDE: u32 = Y_OFFSET + ROWS + Y_AFTER;
 

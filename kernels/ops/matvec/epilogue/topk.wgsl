@@ -2,9 +2,7 @@
 // 1024) in workgroup memory and stores a list, lists are merged, the last stage adds what earlier parts
 // of the matrix left.
 // import: sort/key, sort/list, sort/merge
-// requires: override FIRST_ROW: u32
-// requires: override ROWS: u32
-// requires: override WG: u32
+// requires: override FIRST_ROW, ROWS, WG: u32
 // requires: var lists: array<vec2<u32>>
 // requires: var top_indices: array<u32>
 // requires: var top_values: array<f32>

@@ -2,8 +2,7 @@
 // its factor is one number and is applied to the finished sums.
 // import: matvec/prologue/bounded
 // requires: override K: u32
-// requires: var norm_weight: array<vec4<f32>>
-// requires: var x: array<vec4<f32>>
+// requires: var norm_weight, x: array<vec4<f32>>
 override EPS: f32;
 override WEIGHT_OFFSET: u32; // OFFSET_STANDARD or OFFSET_GEMMA (1 + w)
 

@@ -3,8 +3,7 @@
 // sums.
 // import: matvec/prologue/bounded
 // requires: override K: u32
-// requires: var norm_weight: array<vec4<f32>>
-// requires: var stream: array<vec4<f32>>
+// requires: var norm_weight, stream: array<vec4<f32>>
 // requires: var x: array<vec4<u32>>
 override ACT_FORMAT: u32;
 override EPS: f32;

@@ -16,9 +16,7 @@
 // first factor takes one mask, the second nothing, and the last term is of the activations alone.
 // Rounded is what the quants meet, a - b / 16 and b / 16: of b four bits less remain.
 // import: matvec/rows/soa
-// requires: override N_VECTORS: u32
-// requires: override WG: u32
-// requires: override X_VECTORS: u32
+// requires: override N_VECTORS, WG, X_VECTORS: u32
 // requires: const BYTES: u32
 // requires: const LARGEST: f32
 // requires: fn has_norm() -> bool

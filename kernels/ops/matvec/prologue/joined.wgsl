@@ -5,12 +5,9 @@
 //   whole_sum(at, size, value)   the sum of all invocations' values
 // import: matvec/prologue/bounded
 // requires: fn whole_sum(at: u32, size: u32, value: f32) -> f32
-// requires: override K: u32
-// requires: override WG: u32
-// requires: var delta: array<vec4<f32>>
+// requires: override K, WG: u32
+// requires: var delta, post_weight, x: array<vec4<f32>>
 // requires: var next_x: array<f32>
-// requires: var post_weight: array<vec4<f32>>
-// requires: var x: array<vec4<f32>>
 override EPS: f32;
 override JOINED_FOURS: u32 = (K + 3u) / 4u;
 

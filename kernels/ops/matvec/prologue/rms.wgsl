@@ -1,8 +1,7 @@
 // One vector for SoA rows: x times the norm's weights, without the factor 1/rms, which is one number and
 // is applied to the sum; and the squares that make it.
 // import: matvec/prologue/bounded, matvec/rows/soa
-// requires: var norm_weight: array<vec4<f32>>
-// requires: var x: array<vec4<f32>>
+// requires: var norm_weight, x: array<vec4<f32>>
 override EPS: f32;
 override WEIGHT_OFFSET: u32; // OFFSET_STANDARD or OFFSET_GEMMA (1 + w)
 

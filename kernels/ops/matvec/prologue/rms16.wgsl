@@ -1,8 +1,7 @@
 // The RMSNorm of x for chunks of 16 bytes. Its factor is one number, so it waits until the end:
 // every lane adds up w * x * g and x^2 of its chunks, and no load waits for the norm.
 // import: format/dense, matvec/prologue/masked, matvec/rows/dense16
-// requires: var norm_weight: array<vec4<f32>>
-// requires: var x: array<vec4<f32>>
+// requires: var norm_weight, x: array<vec4<f32>>
 override EPS: f32;
 override WEIGHT_OFFSET: u32;
 

@@ -1,7 +1,6 @@
 // The RMSNorm of x for chunks of 8 bytes; see prologue/rms16.
 // import: format/dense, matvec/rows/dense8
-// requires: var norm_weight: array<vec4<f32>>
-// requires: var x: array<vec4<f32>>
+// requires: var norm_weight, x: array<vec4<f32>>
 override EPS: f32;
 override WEIGHT_OFFSET: u32;
 

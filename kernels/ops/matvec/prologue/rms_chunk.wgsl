@@ -3,8 +3,7 @@
 // summed on the way, so that no invocation waits for a pass of its own.
 // import: format/dense, matvec/prologue/dot_chunk, matvec/prologue/masked, matvec/prologue/x_chunk
 // import: matvec/rows/dense16
-// requires: var norm_weight: array<vec4<f32>>
-// requires: var stream: array<vec4<f32>>
+// requires: var norm_weight, stream: array<vec4<f32>>
 override INPUT_NORM: u32;
 override EPS: f32;
 

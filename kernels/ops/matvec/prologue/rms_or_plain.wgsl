@@ -1,8 +1,7 @@
 // One vector for SoA rows: `x` as it is (NORM_NONE), or the RMSNorm of `stream` without its factor
 // 1/rms, which is applied to the sums.
 // import: matvec/prologue/bounded, matvec/rows/soa
-// requires: var norm_weight: array<vec4<f32>>
-// requires: var stream: array<vec4<f32>>
+// requires: var norm_weight, stream: array<vec4<f32>>
 // requires: var x: array<vec4<u32>>
 override ACT_FORMAT: u32;
 override INPUT_NORM: u32;

@@ -1,8 +1,7 @@
 // LANES invocations a row: eight of them add up the row's sums, and one adds up the eight. No
 // subgroups.
 // import: grid, matvec/schedule/share
-// requires: override Y_OFFSET: u32
-// requires: override ROWS: u32
+// requires: override Y_OFFSET, ROWS: u32
 // requires: type Partial
 // requires: fn epilogue(total: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32

@@ -1,10 +1,8 @@
 // LANES invocations a row of up to eight vectors: eight of them add up the row's sums, and one adds
 // up the eight. No subgroups.
 // import: grid, matvec/epilogue/rows_of_y, matvec/schedule/share
-// requires: type Chunk
-// requires: type XChunk
-// requires: override N_VECTORS: u32
-// requires: override ROWS: u32
+// requires: type Chunk, XChunk
+// requires: override N_VECTORS, ROWS: u32
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
 // requires: fn load_chunk(row: u32, c: u32) -> Chunk
 // requires: fn load_vector_chunk(vector: u32, c: u32) -> XChunk

@@ -2,9 +2,7 @@
 // five chunks of each row a lane.
 // import: grid, matvec/rows/chunk_span
 // requires: override N: u32
-// requires: type Chunk
-// requires: type NormedChunk
-// requires: type XChunk
+// requires: type Chunk, NormedChunk, XChunk
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
 // requires: fn load_normed_chunk(c: u32) -> NormedChunk
 // requires: fn rms_factor(squares: f32) -> f32

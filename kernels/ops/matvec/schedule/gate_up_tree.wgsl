@@ -3,9 +3,7 @@
 // import: grid
 // requires: var weights: array<vec4<u32>>
 // requires: override N: u32
-// requires: type Chunk
-// requires: type NormedChunk
-// requires: type XChunk
+// requires: type Chunk, NormedChunk, XChunk
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
 // requires: fn load_normed_chunk(c: u32) -> NormedChunk
 // requires: fn ready_x(at: u32, size: u32, group: u32, groups: u32)

@@ -1,7 +1,6 @@
 // Four rows of a head a subgroup at a time: what is loaded of x serves all of them.
 // import: grid
-// requires: type Chunk
-// requires: type XChunk
+// requires: type Chunk, XChunk
 // requires: override ROWS: u32
 // requires: var weights: array<vec4<u32>>
 // requires: fn begin_rows(lid: u32)

@@ -1,12 +1,9 @@
 // A few rows a workgroup, all of which work on them together; the last workgroup to arrive takes
 // the branch into the stream and norms it.
 // import: grid, matvec/rows/chunk_span, norm/residual, norm/subgroup_sums
-// requires: override NEXT_NORM: u32
-// requires: override ROWS: u32
-// requires: type XChunk
-// requires: type Chunk
-// requires: var arrived: array<atomic<u32>>
-// requires: var branch: array<atomic<u32>>
+// requires: override NEXT_NORM, ROWS: u32
+// requires: type XChunk, Chunk
+// requires: var arrived, branch: array<atomic<u32>>
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
 // requires: fn load_x_chunk(c: u32) -> XChunk
 // requires: fn row_chunks() -> u32

@@ -1,8 +1,6 @@
 // RUN rows a thread group: what is made of x serves all of them.
 // import: matvec/schedule/share, matvec/schedule/team
-// requires: type Chunk
-// requires: type Partial
-// requires: type RowX
+// requires: type Chunk, Partial, RowX
 // requires: fn dot_row_chunk(w: Chunk, v: RowX) -> Partial
 // requires: fn row_chunks() -> u32
 // requires: fn row_x(c: u32) -> RowX

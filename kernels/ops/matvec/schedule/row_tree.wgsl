@@ -1,7 +1,6 @@
 // LANES invocations a row, summed through a tree in workgroup memory; no subgroups.
 // import: grid, matvec/schedule/share, reduce/tree
-// requires: override Y_OFFSET: u32
-// requires: override ROWS: u32
+// requires: override Y_OFFSET, ROWS: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, y_before: f32)
 override WG: u32 = 256u; // a power of two

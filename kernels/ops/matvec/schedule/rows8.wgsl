@@ -6,11 +6,8 @@
 // half of them, three times; then a lane has one vector's sums and adds those of every eighth lane.
 // Subgroups have eight lanes at least.
 // import: grid, matvec/epilogue/rows_of_y
-// requires: type Chunk
-// requires: type Eight
-// requires: type XChunk
-// requires: override N_VECTORS: u32
-// requires: override ROWS: u32
+// requires: type Chunk, Eight, XChunk
+// requires: override N_VECTORS, ROWS: u32
 // requires: fn load_chunk(row: u32, c: u32) -> Chunk
 // requires: fn load_vector_chunk(vector: u32, c: u32) -> XChunk
 // requires: fn old_y(at: u32) -> f32

@@ -1,9 +1,7 @@
 // One lane's slice of a row: chunks lane, lane + lanes, lane + 2 lanes and so on. All loads of a
 // round are issued before the first use, so a lane waits for memory once a round; with `lanes` a
 // constant all conditions here are, and the code is straight.
-// requires: type Chunk
-// requires: type Partial
-// requires: type RowX
+// requires: type Chunk, Partial, RowX
 // requires: fn dot_row_chunk(w: Chunk, v: RowX) -> Partial
 // requires: fn load_chunk(row: u32, c: u32) -> Chunk
 // requires: fn row_chunks() -> u32

@@ -1,9 +1,7 @@
 // All rows by one workgroup, which then takes them through the norms.
 // import: norm/residual, norm/tree_sums
-// requires: override NEXT_NORM: u32
-// requires: override ROWS: u32
-// requires: type XChunk
-// requires: type Chunk
+// requires: override NEXT_NORM, ROWS: u32
+// requires: type XChunk, Chunk
 // requires: var weights: array<vec4<u32>>
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
 // requires: fn load_x_chunk(c: u32) -> XChunk

@@ -1,7 +1,6 @@
 // A row of blocks to LANES lanes of a subgroup: a lane takes 32 weights of one scale at a time.
 // import: grid, matvec/rows/file_blocks
-// requires: override Y_OFFSET: u32
-// requires: override ROWS: u32
+// requires: override Y_OFFSET, ROWS: u32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, y_before: f32)
 // requires: fn x_four(vector: u32, i: u32) -> vec4<f32>

@@ -1,9 +1,7 @@
 // Four rows a subgroup at a time: what is loaded of x serves all of them.
 // import: grid
-// requires: type Chunk
-// requires: type XChunk
-// requires: override Y_OFFSET: u32
-// requires: override ROWS: u32
+// requires: type Chunk, XChunk
+// requires: override Y_OFFSET, ROWS: u32
 // requires: var weights: array<vec4<u32>>
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
 // requires: fn load_x_chunk(c: u32) -> XChunk

@@ -1,8 +1,7 @@
 // A subgroup a row, the lane's whole slice in flight at once.
 // import: grid, matvec/schedule/share
 // requires: type Partial
-// requires: override Y_OFFSET: u32
-// requires: override ROWS: u32
+// requires: override Y_OFFSET, ROWS: u32
 // requires: fn epilogue(total: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, y_before: f32)

@@ -1,9 +1,7 @@
 // A subgroup a row of up to eight vectors, four loads in flight a lane.
 // import: grid, matvec/epilogue/rows_of_y
-// requires: type Chunk
-// requires: type XChunk
-// requires: override N_VECTORS: u32
-// requires: override ROWS: u32
+// requires: type Chunk, XChunk
+// requires: override N_VECTORS, ROWS: u32
 // requires: var weights: array<vec4<u32>>
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
 // requires: fn load_vector_chunk(vector: u32, c: u32) -> XChunk

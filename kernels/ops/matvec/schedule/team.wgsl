@@ -3,9 +3,7 @@
 // LANES and fits a subgroup, add up by shuffles, then one barrier and the segments of each row.
 // import: grid, matvec/schedule/share
 // requires: type Partial
-// requires: override BETA: u32
-// requires: override Y_OFFSET: u32
-// requires: override ROWS: u32
+// requires: override BETA, Y_OFFSET, ROWS: u32
 // requires: fn epilogue(total: Partial) -> f32
 // requires: fn old_y(at: u32) -> f32
 // requires: fn store_y(at: u32, product: f32, y_before: f32)

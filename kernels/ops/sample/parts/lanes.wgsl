@@ -1,8 +1,7 @@
 // Which logits the penalty looks at, of those that a workgroup reads side by side.
 // import: sample/parts/sampling
 // requires: override WG: u32
-// requires: var state: array<u32>
-// requires: var tokens: array<u32>
+// requires: var state, tokens: array<u32>
 var<workgroup> lane_seen: array<atomic<u32>, WG>;
 
 // For each invocation a bit for each logit of vector first + lid.

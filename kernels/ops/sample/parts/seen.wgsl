@@ -1,8 +1,7 @@
 // Which of up to 1024 neighbouring tokens the penalty looks at.
 // import: sample/parts/sampling
 // requires: override WG: u32
-// requires: var state: array<u32>
-// requires: var tokens: array<u32>
+// requires: var state, tokens: array<u32>
 var<workgroup> seen_bits: array<atomic<u32>, 32>;
 
 // Marks what was seen of tokens first..first+1024.

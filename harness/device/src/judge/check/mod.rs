@@ -7,7 +7,7 @@ mod sweep;
 
 use std::sync::Arc;
 
-use lathe_kernels::{KernelVariant, Problem};
+use lathe_kernels::Problem;
 use serde::Serialize;
 
 pub use case::{Case, DRAWS, Draw};
@@ -18,8 +18,7 @@ use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Checks, Gpu, Pipelines, Policy};
 use crate::judge::WorstElement;
 use crate::plan::recording::Part;
-use crate::plan::target::Target;
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, Subject};
 use draw::InputKind;
 
 /// What became of one case.
@@ -111,26 +110,25 @@ impl CaseResult {
     }
 }
 
-/// Checks one variant of a target, or the file in its place, on one problem.
+/// Checks a variant, or the file in its place, on one problem.
 pub fn check(
     gpu: &Arc<Gpu>,
     pipelines: &Pipelines,
-    target: &Target,
-    variant: &'static KernelVariant,
+    subject: &Subject,
     problem: &Problem,
     seed: u64,
 ) -> Result<CaseResult> {
-    let verdict = match target.plan(variant, problem, &gpu.caps) {
+    let verdict = match subject.plan(problem, &gpu.caps) {
         Ok(plan) => check_plan(gpu, pipelines, plan, problem, seed)?,
         Err(PlanError::Unavailable(reason)) => Verdict::Unavailable { reason },
-        Err(PlanError::Reflect(e)) if target.file.is_some() => return Err(e.into()),
+        Err(PlanError::Reflect(e)) if subject.path().is_some() => return Err(e.into()),
         Err(e) => Verdict::broken(e.to_string()),
     };
     Ok(CaseResult {
-        kernel: target.kernel.name.into(),
-        variant: variant.name.into(),
-        wgsl: target.file.as_ref().map(|file| file.path().display().to_string()),
-        shape: target.kernel.show(problem),
+        kernel: subject.kernel.name.into(),
+        variant: subject.variant.name.into(),
+        wgsl: subject.path().map(|path| path.display().to_string()),
+        shape: subject.kernel.show(problem),
         seed,
         verdict,
     })

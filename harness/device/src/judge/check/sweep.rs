@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use lathe_kernels::{Capabilities, Kernel, KernelVariant, ParamKind, Problem};
+use lathe_kernels::{Capabilities, Kernel, ParamKind, Problem};
 use lathe_record::AdapterSummary;
 use lathe_record::rng::Rng;
 use serde::Serialize;
@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::{CaseResult, Verdict, check};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipelines};
-use crate::plan::PlanError;
 use crate::plan::target::Target;
+use crate::plan::{PlanError, Subject};
 
 /// Contents of a sweep.
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +54,9 @@ pub struct Report {
     pub cases: Vec<CaseResult>,
 }
 
-/// Cases of one variant, which share compiled pipelines.
+/// Cases of one variant or file, which share compiled pipelines.
 struct Group<'a> {
-    target: &'a Target,
-    variant: &'static KernelVariant,
+    subject: &'a Subject,
     problems: Arc<[(Problem, u64)]>,
 }
 
@@ -81,11 +80,8 @@ pub fn sweep(
             }
             None => problems(target, &gpu.caps, request.random, request.seed).into(),
         };
-        groups.extend(target.variants.iter().map(|variant| Group {
-            target,
-            variant,
-            problems: Arc::clone(&problems),
-        }));
+        let group = |subject| Group { subject, problems: Arc::clone(&problems) };
+        groups.extend(target.subjects.iter().map(group));
     }
     let total: usize = groups.iter().map(|group| group.problems.len()).sum();
     let stop = AtomicBool::new(false);
@@ -96,7 +92,7 @@ pub fn sweep(
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let case = check(gpu, &pipelines, group.target, group.variant, problem, *seed)?;
+            let case = check(gpu, &pipelines, group.subject, problem, *seed)?;
             done(&case, total);
             if request.fail_fast && matches!(case.verdict, Verdict::Failed { .. }) {
                 stop.store(true, Ordering::Relaxed);
@@ -107,7 +103,7 @@ pub fn sweep(
     })?;
     let cases: Vec<CaseResult> = cases.into_iter().flatten().collect();
     let count = |f: fn(&Verdict) -> bool| cases.iter().filter(|c| f(&c.verdict)).count();
-    let files = || request.targets.iter().filter_map(|target| target.file.as_ref());
+    let mut subjects = request.targets.iter().flat_map(|target| &target.subjects);
     Ok(Report {
         adapter: gpu.adapter.clone(),
         runtime_checks: gpu.checks.name(),
@@ -116,7 +112,7 @@ pub fn sweep(
         failed: count(|v| matches!(v, Verdict::Failed { .. })),
         unavailable: count(|v| matches!(v, Verdict::Unavailable { .. })),
         not_run: total - cases.len(),
-        own_tolerance: files().any(|file| file.has_tolerance()),
+        own_tolerance: subjects.any(Subject::has_tolerance),
         cases,
     })
 }
@@ -171,7 +167,7 @@ fn side_by_side<R: Sync, T: Send>(
 fn problems(target: &Target, caps: &Capabilities, random: usize, seed: u64) -> Vec<(Problem, u64)> {
     /// Problems drawn for one that a file takes.
     const DRAWS_PER_CASE: usize = 500;
-    let (kernel, file) = (target.kernel, target.file.as_ref().filter(|file| file.is_choosy()));
+    let (kernel, file) = (target.kernel, target.subjects.first().filter(|s| s.is_choosy()));
     let mut rng = Rng::derive(seed, kernel.name);
     let mut problems: Vec<Problem> = Vec::new();
     let mut add = |problem: Problem, rng: &mut Rng| {
@@ -204,19 +200,19 @@ fn problems(target: &Target, caps: &Capabilities, random: usize, seed: u64) -> V
 ///
 /// # Errors
 /// [`Error::CheckFailed`] where the file is wrong there.
-pub fn second_shape(gpu: &Arc<Gpu>, target: &Target, timed: &[Problem]) -> Result<bool> {
-    let (mut rng, pipelines, variant) = (Rng::fresh(), Pipelines::default(), target.variants[0]);
-    for problem in timed.iter().flat_map(|problem| others(target.kernel, problem)) {
+pub fn second_shape(gpu: &Arc<Gpu>, file: &Subject, timed: &[Problem]) -> Result<bool> {
+    let (mut rng, pipelines) = (Rng::fresh(), Pipelines::default());
+    for problem in timed.iter().flat_map(|problem| others(file.kernel, problem)) {
         if timed.contains(&problem) {
             continue;
         }
         // What makes a file no kernel at all is said here too.
-        match target.plan(variant, &problem, &gpu.caps) {
+        match file.plan(&problem, &gpu.caps) {
             Err(PlanError::Unavailable(_)) => continue,
             Err(PlanError::Reflect(e)) => return Err(e.into()),
             _ => {}
         }
-        let case = check(gpu, &pipelines, target, variant, &problem, rng.next_u64() >> 16)?;
+        let case = check(gpu, &pipelines, file, &problem, rng.next_u64() >> 16)?;
         match &case.verdict {
             Verdict::Passed { .. } => return Ok(true),
             Verdict::Unavailable { .. } => {}

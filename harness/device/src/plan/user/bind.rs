@@ -1,29 +1,25 @@
-//! What the buffers of a user's file are: bindings of ours, in layouts of its own where it says so,
-//! content of uniforms, scratch memory.
+//! Targets of a user's buffers: bindings of ours, in layouts of their own where the mapping says
+//! so, content of uniforms, scratch memory.
 
 use std::collections::BTreeMap;
 
 use lathe_kernels::reflect::{Buffer, Field, Scalar};
-use lathe_kernels::{Elem, KernelBinding, Matrix, Packing, Plane, Problem, Role, Shape, State};
+use lathe_kernels::{
+    Elem, KernelBinding, KernelVariant, Matrix, Packing, Plane, Problem, Role, Shape, State,
+};
 
 use super::expression::{Names, Wrong};
-use super::mapping::{BoundTo, Content, Laid, Number, Numbers, StageMapping};
-use super::{Faults, Staged, TIGHT, UserKernel, value_of};
+use super::mapping::{BoundTo, Content, Laid, Number, Numbers};
+use super::{Faults, Module, Stage, Staged, UserKernel, value_of};
 use crate::plan::layout::{Arrangement, KvOrder, PartLayout, WeightPart};
 
-/// What a plan is made for.
-pub(super) struct At<'a> {
-    pub(super) shape: &'a Shape,
-    pub(super) parameters: &'a Names,
-    /// How rows lie that say nothing else.
+/// Targets of the buffers of a plan.
+pub(super) struct Bound<'a> {
+    file: &'a UserKernel,
+    problem: Problem,
+    parameters: &'a Names,
+    /// Packing of rows whose variable asks for nothing else.
     pub(super) packing: Packing,
-}
-
-/// What a plan's stages are bound to.
-#[derive(Default)]
-pub(super) struct Bound {
-    /// Of each stage, the plan's name of each variable that has another.
-    pub(super) bindings: Vec<BTreeMap<String, String>>,
     /// Content of uniform buffers, by the plan's names.
     pub(super) uniforms: Vec<(String, Vec<u8>)>,
     /// Bytes of scratch memory, by the plan's names.
@@ -58,146 +54,146 @@ fn named<T: PartialEq>(
     }
 }
 
-impl UserKernel {
-    /// What the buffers are that its stages use.
-    pub(super) fn bound(&self, stages: &[Staged<'_>], at: &At<'_>, faults: &mut Faults) -> Bound {
-        let mut bound = Bound { scratch: self.scratch(at.parameters, faults), ..Bound::default() };
-        for stage in stages {
-            let bindings = self.bound_of(stage, at, &mut bound, faults);
-            bound.bindings.push(bindings);
+impl<'a> Bound<'a> {
+    /// Nothing bound yet; scratch memory has its sizes, in whole words.
+    pub(super) fn new(
+        file: &'a UserKernel,
+        shape: &Shape,
+        variant: &KernelVariant,
+        parameters: &'a Names,
+        faults: &mut Faults,
+    ) -> Self {
+        /// More than any binding holds; a size that is no number of bytes is far above.
+        const MOST: f64 = (1u64 << 48) as f64;
+        let mut scratch = Vec::new();
+        for (name, bytes) in &file.scratch {
+            if file.kernel.binding(name).is_some() {
+                let kernel = file.kernel.name;
+                faults.add(format!("[scratch] {kernel} has a binding `{name}`: take another name"));
+            }
+            let what = format!("[scratch] {name}");
+            match faults.value(&what, value_of(bytes, parameters)) {
+                Some(bytes) if bytes.fract() == 0.0 && (1.0..=MOST).contains(&bytes) => {
+                    scratch.push((scratch_name(name), (bytes as u64).next_multiple_of(4)));
+                }
+                Some(bytes) => faults.add_here(format!("{what}: {bytes} bytes")),
+                None => {}
+            }
         }
-        bound.kv_orders.retain(|_, order| *order != KvOrder::Heads);
+        Self {
+            file,
+            problem: Problem { shape: shape.clone(), state: State::default() },
+            parameters,
+            packing: file.kernel.packing(variant.packing, shape),
+            uniforms: Vec::new(),
+            scratch,
+            parts: Vec::new(),
+            kv_orders: BTreeMap::new(),
+        }
+    }
+
+    /// Binds the buffers of a stage. Returns the plan's name of each variable.
+    pub(super) fn bind(
+        &mut self,
+        stage: &Stage,
+        names: &Names,
+        faults: &mut Faults,
+    ) -> BTreeMap<String, String> {
+        let file = self.file;
+        let module = &file.modules[stage.module];
+        let reflection = &module.reflection;
+        let mut bindings = BTreeMap::new();
+        let Some(entry) = reflection.entry(&stage.entry) else { return bindings };
+        for &index in &entry.buffers {
+            let buffer = &reflection.buffers[index];
+            let name = &buffer.name;
+            let given = stage.sections.uniforms.get(name);
+            if let Some(fields) = &buffer.uniform {
+                let called = self.uniform(module, (buffer, fields), given, names, faults);
+                let other = called.filter(|called| called != name);
+                bindings.extend(other.map(|called| (name.clone(), called)));
+                continue;
+            }
+            let mut add = |fault: String| faults.add(file.fault_of(module, fault));
+            if given.is_some() {
+                add(format!("[uniforms.{name}] names a storage buffer"));
+            }
+            let Some((called, of)) = self.target(stage, name, faults) else { continue };
+            let input = of.filter(|of| of.role == Role::Input);
+            if let Some(input) = input.filter(|_| entry.writes.contains(&index)) {
+                let fault = format!("writes `{name}`, which is the input {}", input.name);
+                faults.add(file.fault_of(module, fault));
+            }
+            bindings.insert(name.clone(), called);
+        }
+        // Memory that is declared `read_write` can be bound once in a dispatch.
+        let writable =
+            |name: &String| reflection.buffers.iter().any(|b| b.name == *name && b.writable);
+        let mut seen: BTreeMap<&String, &String> = BTreeMap::new();
+        for (name, ours) in &bindings {
+            let Some(other) = seen.insert(ours, name) else { continue };
+            if writable(name) || writable(other) {
+                faults.add(format!(
+                    "`{other}` and `{name}` are both {ours}: memory that is declared `read_write` \
+                     can be bound once"
+                ));
+            }
+        }
+        bindings
+    }
+
+    /// Reports outputs and scratch memory that no stage uses.
+    pub(super) fn check(&mut self, staged: &[Staged<'_>], faults: &mut Faults) {
+        self.kv_orders.retain(|_, order| *order != KvOrder::Heads);
         // Without stages nothing is used, and that is the fault.
-        if stages.is_empty() {
-            return bound;
+        if staged.is_empty() {
+            return;
         }
-        let is_used = |name: &str| {
-            bound.bindings.iter().any(|stage| stage.values().any(|bound| bound == name))
-        };
-        let of_role = |role: Role| self.kernel.bindings.iter().filter(move |b| b.role == role);
+        let kernel = self.file.kernel;
+        let is_used =
+            |name: &str| staged.iter().any(|stage| stage.bindings.values().any(|b| b == name));
+        let of_role = |role: Role| kernel.bindings.iter().filter(move |b| b.role == role);
         for b in of_role(Role::Output).filter(|b| !is_used(b.name)) {
             faults.add(format!("nothing is bound to output `{}`", b.name));
         }
         // With some parameters one of several stays as it is; all of them never do.
         if of_role(Role::Output).count() == 0 && !of_role(Role::InOut).any(|b| is_used(b.name)) {
             for b in of_role(Role::InOut) {
-                let kernel = self.kernel.name;
-                faults.add(format!("nothing is bound to `{}`, which {kernel} changes", b.name));
+                faults.add(format!(
+                    "nothing is bound to `{}`, which {} changes",
+                    b.name, kernel.name
+                ));
             }
         }
-        for name in self.mapping.scratch.keys().filter(|name| !is_used(&scratch_name(name))) {
+        for name in self.file.scratch.keys().filter(|name| !is_used(&scratch_name(name))) {
             faults.add(format!("[scratch] no stage uses `{name}`"));
         }
-        bound
     }
 
-    /// Sizes of scratch memory of its own, in whole words.
-    fn scratch(&self, parameters: &Names, faults: &mut Faults) -> Vec<(String, u64)> {
-        /// More than any binding holds; a size that is no number of bytes is far above.
-        const MOST: f64 = (1u64 << 48) as f64;
-        let mut scratch = Vec::new();
-        for (name, bytes) in &self.mapping.scratch {
-            if self.kernel.binding(name).is_some() {
-                let kernel = self.kernel.name;
-                faults.add(format!("[scratch] {kernel} has a binding `{name}`: take another name"));
-            }
-            let what = format!("[scratch] {name}");
-            let Some(bytes) = faults.value(&what, value_of(bytes, parameters)) else { continue };
-            if bytes.fract() != 0.0 || !(1.0..=MOST).contains(&bytes) {
-                faults.add_here(format!("{what}: {bytes} bytes"));
-                continue;
-            }
-            scratch.push((scratch_name(name), (bytes as u64).next_multiple_of(4)));
-        }
-        scratch
-    }
-
-    /// What the buffers of one stage are. Its uniforms, and weights and caches that lie in their
-    /// own way, are added to those known.
-    fn bound_of(
-        &self,
-        stage: &Staged<'_>,
-        at: &At<'_>,
-        bound: &mut Bound,
-        faults: &mut Faults,
-    ) -> BTreeMap<String, String> {
-        let (mapping, reflection) = (&self.mapping, &stage.module.reflection);
-        let names = at.parameters.with(&stage.constants);
-        let Some(entry) = reflection.entry(&stage.entry) else { return BTreeMap::new() };
-        let mut bindings = BTreeMap::new();
-        for &index in &entry.buffers {
-            let buffer = &reflection.buffers[index];
-            let name = &buffer.name;
-            let mut add = |fault: String| faults.add(self.fault_of(stage.module, fault));
-            let own = stage.own.and_then(|own| own.uniforms.get(name));
-            let given = own.or_else(|| mapping.uniforms.get(name));
-            if let Some(fields) = &buffer.uniform {
-                let Some(given) = given else {
-                    add(match fields.as_slice() {
-                        [field] if field.name.is_empty() => {
-                            format!("uniform `{name}` needs a value: [uniforms] {name} = …")
-                        }
-                        _ => format!("uniform `{name}` needs a section [uniforms.{name}]"),
-                    });
-                    continue;
-                };
-                let speaks = own.and(stage.own);
-                let bytes = self.pack((stage, speaks), (buffer, fields), given, &names, faults);
-                let free = match self.kernel.binding(name) {
-                    None => name.clone(),
-                    Some(_) => format!("uniform.{name}"),
-                };
-                let called = named(&mut bound.uniforms, (free, bytes), |(name, _)| name);
-                if called != *name {
-                    bindings.insert(name.clone(), called);
-                }
-                continue;
-            }
-            if given.is_some() {
-                add(format!("[uniforms.{name}] names a storage buffer"));
-            }
-            let Some((called, of)) = self.target(stage, buffer, at, bound, faults) else {
-                continue;
-            };
-            let input = of.filter(|of| of.role == Role::Input);
-            if let Some(input) = input.filter(|_| entry.writes.contains(&index)) {
-                let fault = format!("writes `{name}`, which is the input {}", input.name);
-                faults.add(self.fault_of(stage.module, fault));
-            }
-            bindings.insert(name.clone(), called);
-        }
-        self.refuse_twice(stage, &bindings, faults);
-        bindings
-    }
-
-    /// What a storage variable is mapped to: the plan's name of that, and our binding where it is
-    /// one.
+    /// The plan's name for a storage variable, and our binding where it is one.
     fn target(
-        &self,
-        stage: &Staged<'_>,
-        buffer: &Buffer,
-        at: &At<'_>,
-        bound: &mut Bound,
+        &mut self,
+        stage: &Stage,
+        name: &str,
         faults: &mut Faults,
     ) -> Option<(String, Option<&'static KernelBinding>)> {
-        let (mapping, name) = (&self.mapping, &buffer.name);
-        let own = stage.own.and_then(|own| own.bindings.get(name));
-        let mapped = own.or_else(|| mapping.bindings.get(name));
-        let ours = mapped.map_or(name.as_str(), BoundTo::of);
+        let file = self.file;
+        let mapped = stage.sections.bindings.get(name);
+        let ours = mapped.map_or(name, BoundTo::of);
         let laid = mapped.and_then(BoundTo::laid);
         let mut add = |fault: String| {
-            faults.add(self.fault_of(stage.module, fault));
+            faults.add(file.fault_of(&file.modules[stage.module], fault));
             None
         };
-        if mapping.scratch.contains_key(ours) {
+        if file.scratch.contains_key(ours) {
             if laid.is_some() {
                 return add(format!("buffer `{name}`: scratch memory `{ours}` has no layout"));
             }
             return Some((scratch_name(ours), None));
         }
-        let Some(of) = self.kernel.binding(ours) else {
-            let known: Vec<_> = self.kernel.bindings.iter().map(|b| b.name).collect();
-            let (kernel, known) = (self.kernel.name, known.join(", "));
+        let Some(of) = file.kernel.binding(ours) else {
+            let known: Vec<_> = file.kernel.bindings.iter().map(|b| b.name).collect();
+            let (kernel, known) = (file.kernel.name, known.join(", "));
             return add(match mapped {
                 Some(_) => format!(
                     "buffer `{name}` is mapped to `{ours}`, which is no binding of {kernel}; it \
@@ -210,94 +206,64 @@ impl UserKernel {
             });
         };
         let plain = || Some((ours.to_owned(), Some(of)));
-        let problem = Problem { shape: at.shape.clone(), state: State::default() };
-        let what = |why: String| format!("[bindings] {name}: {why}");
-        match of.elem(&problem) {
+        let none = Laid::default();
+        match of.elem(&self.problem) {
             Elem::Weights(matrix) => {
                 // Beside parts the whole is one more: the device has no other.
-                let tight = mapping.packing.as_deref() == Some(TIGHT);
-                if laid.is_none() && !tight && !self.lays_out(ours) {
+                if laid.is_none() && !file.tight && !file.lays_out(ours) {
                     return plain();
                 }
-                let laid = laid.unwrap_or_default();
-                let (rows, k) = matrix.order.streams(of.len(&problem) / matrix.k, matrix.k);
-                let matrix = Matrix { k, ..matrix };
-                let layout = self.part(&laid, (matrix, rows), at);
+                let len = of.len(&self.problem) / matrix.k;
+                let (rows, k) = matrix.order.streams(len, matrix.k);
+                let layout = self.part(laid.unwrap_or(&none), (Matrix { k, ..matrix }, rows));
                 let layout = faults.value(&format!("[bindings] {name}"), layout)?;
                 let part = WeightPart { name: format!("{}.{name}", of.name), of: of.name, layout };
-                let called = named(&mut bound.parts, part, |part| &mut part.name);
+                let called = named(&mut self.parts, part, |part| &mut part.name);
                 Some((called, Some(of)))
             }
             Elem::Kv(_) => {
-                let laid = laid.unwrap_or_default();
-                let order = match self.kv_order(&laid, at.shape, of.len(&problem)) {
+                let order = match self.kv_order(laid.unwrap_or(&none), of.len(&self.problem)) {
                     Ok(order) => order,
-                    Err(why) => return add(what(why)),
+                    Err(why) => return add(format!("[bindings] {name}: {why}")),
                 };
-                let known = *bound.kv_orders.entry(of.name).or_insert(order);
-                if known != order {
-                    return add(what(format!("{ours} is bound in two orders")));
+                if *self.kv_orders.entry(of.name).or_insert(order) != order {
+                    return add(format!("[bindings] {name}: {ours} is bound in two orders"));
                 }
                 plain()
             }
-            _ if laid.is_some() => {
-                add(what(format!("{ours} is neither weights nor a cache: it has one layout")))
-            }
+            _ if laid.is_some() => add(format!(
+                "[bindings] {name}: {ours} is neither weights nor a cache: it has one layout"
+            )),
             _ => plain(),
         }
     }
 
-    /// Whether some variable holds a binding in its own way.
-    fn lays_out(&self, ours: &str) -> bool {
-        let stages = self.mapping.stage.iter().flat_map(|stage| stage.bindings.values());
-        let mut all = self.mapping.bindings.values().chain(stages);
-        all.any(|bound| bound.of() == ours && bound.laid().is_some())
-    }
-
-    /// How a variable holds weights.
-    fn part(
-        &self,
-        laid: &Laid,
-        (matrix, all): (Matrix, usize),
-        at: &At<'_>,
-    ) -> Result<PartLayout, Wrong> {
-        let columns = match laid.order.as_deref() {
-            None | Some("rows") => false,
-            Some("columns") => true,
+    /// Layout of weights in a variable.
+    fn part(&self, laid: &Laid, (matrix, all): (Matrix, usize)) -> Result<PartLayout, Wrong> {
+        let arrangement = match laid.order.as_deref() {
+            Some("columns") => Arrangement::Columns,
+            // Fields of padded rows would lie nobody knows how far apart.
+            None | Some("rows") if self.file.tight || laid.field.is_some() => Arrangement::Rows,
+            None | Some("rows") => Arrangement::Packed(self.packing),
             Some(order) => {
                 let why = format!("no order `{order}` of weights; there are rows, columns");
                 return Wrong::text(why);
             }
         };
-        let packing = laid.packing.as_deref();
-        if let Some(packing) = packing.filter(|packing| *packing != TIGHT) {
-            return Wrong::text(format!("no packing `{packing}` of one buffer; there is {TIGHT}"));
-        }
-        let all_tight = self.mapping.packing.as_deref() == Some(TIGHT);
-        let arrangement = match columns {
-            true => Arrangement::Columns,
-            // Fields of padded rows would lie nobody knows how far apart.
-            false if packing.is_some() || all_tight || laid.field.is_some() => Arrangement::Rows,
-            false => Arrangement::Packed(at.packing),
+        let find = |name: &String| {
+            let fields = matrix.format.fields_apart();
+            let found = fields.iter().find(|(own, _)| own == name);
+            found.map(|(_, field)| *field).ok_or_else(|| {
+                let known: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
+                let (format, known) = (matrix.format.name(), known.join(", "));
+                // Another format may have it.
+                Wrong::Value(match known.as_str() {
+                    "" => format!("{format} has no fields; [takes] says which WEIGHT it takes"),
+                    known => format!("{format} has no field `{name}`; it has {known}"),
+                })
+            })
         };
-        let format = matrix.format;
-        let field = match laid.field.as_deref() {
-            None => None,
-            Some(name) => {
-                let fields = format.fields_apart();
-                let found = fields.iter().find(|(own, _)| *own == name);
-                let (_, field) = found.ok_or_else(|| {
-                    let known: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
-                    let (format, known) = (format.name(), known.join(", "));
-                    // Another format may have it.
-                    Wrong::Value(match known.as_str() {
-                        "" => format!("{format} has no fields; [takes] says which WEIGHT it takes"),
-                        known => format!("{format} has no field `{name}`; it has {known}"),
-                    })
-                })?;
-                Some(*field)
-            }
-        };
+        let field = laid.field.as_ref().map(find).transpose()?;
         let halves = matches!(field, Some(Plane::Bytes { bytes: 2, .. }));
         let widened = match laid.stored.as_deref() {
             None => false,
@@ -310,7 +276,7 @@ impl UserKernel {
         };
         let row = |number: &Option<Number>, default: usize| match number {
             None => Ok(default),
-            Some(number) => match value_of(number, at.parameters)? {
+            Some(number) => match value_of(number, self.parameters)? {
                 row if row.fract() == 0.0 && (0.0..=all as f64).contains(&row) => Ok(row as usize),
                 row => Err(Wrong::Value(format!("row {row} of {all}"))),
             },
@@ -322,135 +288,131 @@ impl UserKernel {
         Ok(PartLayout { rows: from..to, field, arrangement, widened })
     }
 
-    /// How a file has a cache.
-    fn kv_order(&self, laid: &Laid, shape: &Shape, len: usize) -> Result<KvOrder, String> {
-        let Laid { of: _, from, to, field, stored, packing, order } = laid;
-        let others = [field, stored, packing].iter().any(|other| other.is_some());
-        if others || from.is_some() || to.is_some() {
+    /// Order of a cache in a variable.
+    fn kv_order(&self, laid: &Laid, len: usize) -> Result<KvOrder, String> {
+        let Laid { of: _, from, to, field, stored, order } = laid;
+        if field.is_some() || stored.is_some() || from.is_some() || to.is_some() {
             return Err("a cache has an `order` and nothing else".into());
         }
-        match order.as_deref() {
-            None | Some("heads") => Ok(KvOrder::Heads),
-            Some("tokens") => {
-                let size = |name: &str| shape.get(name).map(|size| size as usize);
-                match (size("KV_HEADS"), size("HEAD_DIM")) {
-                    (Some(heads), Some(head_dim)) => {
-                        let token = size("SEQUENCES").unwrap_or(1) * heads * head_dim;
-                        Ok(KvOrder::Tokens { heads, slots: len / token.max(1) })
-                    }
-                    _ => Err(format!("caches of {} have no order of tokens", self.kernel.name)),
-                }
+        let size = |name: &str| self.problem.shape.get(name).map(|size| size as usize);
+        match (order.as_deref(), size("KV_HEADS").zip(size("HEAD_DIM"))) {
+            (None | Some("heads"), _) => Ok(KvOrder::Heads),
+            (Some("tokens"), Some((heads, head_dim))) => {
+                let token = size("SEQUENCES").unwrap_or(1) * heads * head_dim;
+                Ok(KvOrder::Tokens { heads, slots: len / token.max(1) })
             }
-            Some(order) => Err(format!("no order `{order}` of a cache; there are heads, tokens")),
-        }
-    }
-
-    /// Memory that is declared `read_write` can be bound once in a dispatch.
-    fn refuse_twice(
-        &self,
-        stage: &Staged<'_>,
-        bindings: &BTreeMap<String, String>,
-        faults: &mut Faults,
-    ) {
-        let buffers = &stage.module.reflection.buffers;
-        let writable = |name: &String| buffers.iter().any(|b| b.name == *name && b.writable);
-        let mut seen: BTreeMap<&String, &String> = BTreeMap::new();
-        for (name, ours) in bindings {
-            let Some(other) = seen.insert(ours, name) else { continue };
-            if writable(name) || writable(other) {
-                faults.add(format!(
-                    "`{other}` and `{name}` are both {ours}: memory that is declared `read_write` \
-                     can be bound once"
-                ));
+            (Some("tokens"), None) => {
+                Err(format!("caches of {} have no order of tokens", self.file.kernel.name))
+            }
+            (Some(order), _) => {
+                Err(format!("no order `{order}` of a cache; there are heads, tokens"))
             }
         }
     }
 
-    /// Content of a uniform buffer; where a stage speaks of it on its own, faults name that.
-    fn pack(
-        &self,
-        (stage, speaks): (&Staged<'_>, Option<&StageMapping>),
+    /// The plan's name of a uniform variable.
+    fn uniform(
+        &mut self,
+        module: &Module,
         (buffer, fields): (&Buffer, &[Field]),
-        given: &Content,
+        given: Option<&Content>,
         names: &Names,
         faults: &mut Faults,
-    ) -> Vec<u8> {
-        let name = &buffer.name;
-        let said = |what: String| self.of_stage(stage.module, speaks, what);
+    ) -> Option<String> {
+        let (file, name) = (self.file, &buffer.name);
+        let said = |what: String| file.fault_of(module, what);
         let is_whole = matches!(fields, [field] if field.name.is_empty());
-        let of_field = |field: &Field| -> Option<&Numbers> {
-            match given {
-                Content::Whole(numbers) => Some(numbers).filter(|_| is_whole),
-                Content::Fields(given) => given.get(&field.name).filter(|_| !is_whole),
-            }
-        };
         match given {
-            Content::Whole(_) if !is_whole => {
+            None if is_whole => {
+                faults.add(said(format!("uniform `{name}` needs a value: [uniforms] {name} = …")));
+            }
+            None => {
+                faults.add(said(format!("uniform `{name}` needs a section [uniforms.{name}]")));
+            }
+            Some(Content::Whole(_)) if !is_whole => {
                 let known: Vec<_> = fields.iter().take(8).map(|f| f.name.as_str()).collect();
-                let known = known.join(", ");
-                let fault =
-                    format!("uniform `{name}` has fields: [uniforms.{name}] gives them ({known})");
-                faults.add(said(fault));
-                return Vec::new();
+                faults.add(said(format!(
+                    "uniform `{name}` has fields: [uniforms.{name}] gives them ({})",
+                    known.join(", ")
+                )));
             }
-            Content::Fields(_) if is_whole => {
-                let fault = format!("uniform `{name}` is no struct: [uniforms] {name} = …");
-                faults.add(said(fault));
-                return Vec::new();
+            Some(Content::Fields(_)) if is_whole => {
+                faults.add(said(format!("uniform `{name}` is no struct: [uniforms] {name} = …")));
             }
-            Content::Whole(_) => {}
-            Content::Fields(given) => {
-                let known = |name: &String| fields.iter().any(|field| field.name == *name);
-                for field in given.keys().filter(|name| !known(name)) {
-                    faults.add(said(format!("uniform `{name}` has no field `{field}`")));
-                }
+            Some(given) => {
+                let bytes = pack((buffer, fields), given, names, faults, &said);
+                let free = match file.kernel.binding(name) {
+                    None => name.clone(),
+                    Some(_) => format!("uniform.{name}"),
+                };
+                return Some(named(&mut self.uniforms, (free, bytes), |(name, _)| name));
             }
         }
-        let mut bytes = vec![0; buffer.least_bytes.next_multiple_of(16) as usize];
-        for field in fields {
-            let what = said(match is_whole {
-                true => format!("uniform `{name}`"),
-                false => format!("uniform field `{}`", field.name),
-            });
-            let Some(numbers) = of_field(field) else {
-                if !is_padding(&field.name) {
-                    faults.add(format!("{what} has no value"));
-                }
-                continue;
-            };
-            let numbers = match numbers.list() {
-                Ok(numbers) => numbers,
-                Err(value) => {
-                    faults.add(format!(
-                        "{what}: {value} is no number, no expression and no flat list of them"
-                    ));
-                    continue;
-                }
-            };
-            if numbers.len() != field.offsets.len() {
-                let given = numbers.len();
-                let own = match field.offsets.len() {
-                    1 => "one number".to_owned(),
-                    n => format!("{n} numbers"),
-                };
-                faults.add(format!("{what} has {own}, the mapping gives {given}"));
-                continue;
-            }
-            for (number, offset) in numbers.iter().zip(&field.offsets) {
-                let Some(number) = faults.value(&what, value_of(number, names)) else { continue };
-                let Some(word) = word(number, field.scalar) else {
-                    faults.add_here(format!("{what} cannot hold {number}"));
-                    continue;
-                };
-                let at = *offset as usize;
-                bytes[at..at + 4].copy_from_slice(&word);
-            }
-        }
-        bytes
+        None
     }
 }
 
-/// Whether a field is there for the layout alone, such as `_pad` or `pad0`: it is 0 where a mapping
+impl UserKernel {
+    /// Returns true where some variable holds a binding in its own way.
+    fn lays_out(&self, ours: &str) -> bool {
+        let mut all = self.stages.iter().flat_map(|stage| stage.sections.bindings.values());
+        all.any(|bound| bound.of() == ours && bound.laid().is_some())
+    }
+}
+
+/// Content of a uniform buffer; `said` gives a fault its file.
+fn pack(
+    (buffer, fields): (&Buffer, &[Field]),
+    given: &Content,
+    names: &Names,
+    faults: &mut Faults,
+    said: &dyn Fn(String) -> String,
+) -> Vec<u8> {
+    let name = &buffer.name;
+    let of_field = |field: &Field| -> Option<&Numbers> {
+        match given {
+            Content::Whole(numbers) => Some(numbers),
+            Content::Fields(given) => given.get(&field.name),
+        }
+    };
+    if let Content::Fields(given) = given {
+        let known = |name: &String| fields.iter().any(|field| field.name == *name);
+        for field in given.keys().filter(|name| !known(name)) {
+            faults.add(said(format!("uniform `{name}` has no field `{field}`")));
+        }
+    }
+    let mut bytes = vec![0; buffer.least_bytes.next_multiple_of(16) as usize];
+    for field in fields {
+        let what = said(match field.name.as_str() {
+            "" => format!("uniform `{name}`"),
+            field => format!("uniform field `{field}`"),
+        });
+        let Some(numbers) = of_field(field).map(Numbers::list) else {
+            if !is_padding(&field.name) {
+                faults.add(format!("{what} has no value"));
+            }
+            continue;
+        };
+        if numbers.len() != field.offsets.len() {
+            let own = match field.offsets.len() {
+                1 => "one number".to_owned(),
+                n => format!("{n} numbers"),
+            };
+            faults.add(format!("{what} has {own}, the mapping gives {}", numbers.len()));
+            continue;
+        }
+        for (number, offset) in numbers.iter().zip(&field.offsets) {
+            let Some(number) = faults.value(&what, value_of(number, names)) else { continue };
+            match word(number, field.scalar) {
+                Some(word) => bytes[*offset as usize..][..4].copy_from_slice(&word),
+                None => faults.add_here(format!("{what} cannot hold {number}")),
+            }
+        }
+    }
+    bytes
+}
+
+/// Returns true if a field is there for the layout alone, such as `_pad` or `pad0`: it is 0 where a mapping
 /// does not name it. `pad_left` and `padding` may mean something.
 pub fn is_padding(name: &str) -> bool {
     let own = name.rsplit('.').next().unwrap_or(name);

@@ -24,53 +24,54 @@
 //! HAS_BIAS = false
 //! ```
 //!
-//! `packing = "planes"` before all sections asks for quantised rows in that layout.
+//! `packing = "file"` before all sections asks for rows of weights without padding.
 //!
 //! `enable subgroups;` (which Tint requires and naga refuses) is accepted.
 
 mod bind;
 mod expression;
-mod golden;
 mod mapping;
-mod operation;
 mod takes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bind::{At, Bound};
+use bind::Bound;
 use expression::{Names, Wrong, evaluate};
 use lathe_kernels::reflect::Default;
 use lathe_kernels::{
-    Capabilities, Constants, Elem, Kernel, KernelVariant, Packing, ParamKind, Problem,
-    ReflectError, Reflection, Shape, State,
+    Capabilities, Constants, Kernel, KernelVariant, ParamKind, Problem, ReflectError, Reflection,
+    Shape, State,
 };
 use lathe_record::files;
-use mapping::{Mapping, Number, Setting, StageMapping, ToleranceMapping};
+use mapping::{BoundTo, Content, Mapping, Number, Numbers, ToleranceMapping};
 use takes::Takes;
 
-use crate::plan::{Plan, PlanError, PlannedStage, StageCode, Tolerated, fits_grid};
+use crate::plan::{Foreign, Plan, PlanError, PlannedStage, StageCode, Tolerated, fits_grid};
 
 pub use bind::is_padding;
-pub use golden::{Found, Golden, Integer, Stored, Wanted};
-pub use operation::Operation;
 
-/// A user's file with its mapping.
+/// A user's file with its mapping, read, linked and parsed.
 #[derive(Debug)]
-pub struct UserKernel {
-    /// As it was named: the WGSL, or its mapping.
+pub(super) struct UserKernel {
+    /// The WGSL as it was named, or its mapping.
     path: PathBuf,
+    kernel: &'static Kernel,
+    variant: &'static KernelVariant,
     /// The WGSL, then the files that stages name.
     modules: Vec<Module>,
-    kernel: &'static Kernel,
-    mapping: Mapping,
+    /// Sections of the mapping for the whole file.
+    all: Sections,
+    stages: Vec<Stage>,
+    /// Bytes of scratch memory, by its name.
+    scratch: BTreeMap<String, Number>,
+    /// Rows of weights lie one after the other, without padding.
+    tight: bool,
     takes: Takes,
     tolerated: Option<Tolerated>,
-    /// What of the mapping could not be read.
-    unread: Vec<String>,
-    /// Of an operation of the user's own.
-    golden: Option<Arc<Golden>>,
+    /// Faults that it has at every shape. They are reported once it is planned, with the others.
+    faults: Faults,
 }
 
 /// The packing of rows that lie one after the other, without padding.
@@ -90,36 +91,42 @@ struct Module {
     reflection: Arc<Reflection>,
 }
 
-impl Module {
-    fn read(path: PathBuf) -> Result<Self, PlanError> {
-        let (text, reflection) = reflected(&path)?;
-        Ok(Self { path, text: text.into(), reflection: Arc::new(reflection) })
-    }
-
-    /// Its entry points in a few words.
-    fn entries(&self) -> String {
-        let names: Vec<_> =
-            self.reflection.entries.iter().map(|e| format!("`{}`", e.name)).collect();
-        if names.is_empty() { "none".into() } else { names.join(", ") }
-    }
+/// Meanings of the variables of a text.
+#[derive(Clone, Debug, Default)]
+struct Sections {
+    bindings: BTreeMap<String, BoundTo>,
+    uniforms: BTreeMap<String, Content>,
+    overrides: BTreeMap<String, Number>,
 }
 
-/// A dispatch on its way to a plan.
-struct Staged<'a> {
+/// A dispatch.
+#[derive(Debug)]
+struct Stage {
     entry: String,
-    groups: [usize; 3],
-    module: &'a Module,
+    /// Index of its file.
+    module: usize,
+    /// None where the variant has the same stage, whose grid it then has.
+    workgroups: Option<Numbers>,
+    /// Those of the whole file, and over them its own.
+    sections: Sections,
+    /// It runs the mapping's own file with the mapping's own sections.
+    is_plain: bool,
+}
+
+/// A stage at one shape.
+struct Staged<'a> {
+    stage: &'a Stage,
     constants: Constants,
-    /// What the mapping says of it, if it has it from there.
-    own: Option<&'a StageMapping>,
+    groups: [usize; 3],
+    bindings: BTreeMap<String, String>,
 }
 
 fn refused(path: &Path, reason: impl std::fmt::Display) -> PlanError {
     ReflectError::User { path: path.display().to_string(), reason: reason.to_string() }.into()
 }
 
-/// What is wrong with a file: all of it at once.
-#[derive(Debug, Default)]
+/// Faults of a file, to be reported all at once.
+#[derive(Clone, Debug, Default)]
 struct Faults {
     /// At every shape.
     always: Vec<String>,
@@ -140,7 +147,7 @@ impl Faults {
         }
     }
 
-    /// Those of an expression, or of what is made of some, as `what`.
+    /// The value of an expression, or of what is made of some; its fault is `what`'s.
     fn value<T>(&mut self, what: &str, value: Result<T, Wrong>) -> Option<T> {
         match value {
             Ok(value) => return Some(value),
@@ -154,10 +161,7 @@ impl Faults {
     fn end(&self, path: &Path) -> Result<(), PlanError> {
         let joined = |faults: &[String]| match faults {
             [one] => one.clone(),
-            several => {
-                let lines: String = several.iter().map(|fault| format!("\n  {fault}")).collect();
-                format!("{} faults{lines}", several.len())
-            }
+            several => format!("{} faults\n  {}", several.len(), several.join("\n  ")),
         };
         match (self.always.as_slice(), self.here.as_slice()) {
             ([], []) => Ok(()),
@@ -167,17 +171,12 @@ impl Faults {
     }
 }
 
-/// Whether an argument names a WGSL file, or a mapping of one, and not a variant.
+/// Returns true if an argument names a WGSL file, or a mapping of one, and not a variant.
 pub fn is_file(text: &str) -> bool {
     Path::new(text).extension().is_some_and(|e| e == "wgsl" || e == "toml")
 }
 
-/// Whether a file is a mapping, which names the WGSL.
-fn is_mapping(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e == "toml")
-}
-
-/// Whether a line is one of a preprocessor, which no WGSL has.
+/// Returns true if a line is one of a preprocessor, which no WGSL has.
 fn is_preprocessors(line: &str) -> bool {
     let word = line.trim_start().strip_prefix('#').map(str::trim_start).unwrap_or_default();
     let word = word.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
@@ -191,8 +190,9 @@ pub fn reflected(path: &Path) -> Result<(String, Reflection), PlanError> {
         return Err(refused(
             path,
             format!(
-                "line {}: `{}` is for a preprocessor, which WGSL has none of: give the text that the engine \
-                 makes of it (`python3 mappings/instantiate.py text FILE NAME=VALUE…` does that for ggml's)",
+                "line {}: `{}` is for a preprocessor, which WGSL has none of: give the text that \
+                 the engine makes of it (`python3 mappings/instantiate.py text FILE NAME=VALUE…` \
+                 does that for ggml's)",
                 i + 1,
                 line.trim()
             ),
@@ -206,18 +206,12 @@ pub fn reflected(path: &Path) -> Result<(String, Reflection), PlanError> {
 /// The files that a user's file is made of: it, its mapping, and what that one names. Those that
 /// are not there are among them, for they may come.
 pub fn files_of(path: &Path) -> Vec<PathBuf> {
-    let beside = path.with_extension("toml");
-    let mut files = vec![path.to_owned(), beside.clone()];
+    let mut files = vec![path.to_owned(), path.with_extension("toml")];
     // What is wrong in it is said by whoever runs it.
     let mapping = read_mapping(path).ok().flatten().unwrap_or_default();
     let stages = mapping.stage.iter().filter_map(|stage| stage.file.as_ref());
-    let golden = mapping.operation.as_ref().map(|operation| &operation.golden);
-    files.extend(stages.chain(golden).map(|file| beside.with_file_name(file)));
-    files.push(match &mapping.file {
-        Some(file) => beside.with_file_name(file),
-        None => path.with_extension("wgsl"),
-    });
-    files.dedup();
+    files.extend(stages.chain(&mapping.file).map(|file| path.with_file_name(file)));
+    files.push(path.with_extension("wgsl"));
     files
 }
 
@@ -226,151 +220,201 @@ fn read_mapping(path: &Path) -> Result<Option<Mapping>, PlanError> {
     let beside = path.with_extension("toml");
     match files::read_text(&beside, files::TEXT) {
         Ok(text) => toml::from_str(&text).map(Some).map_err(|e| refused(&beside, e)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !is_mapping(path) => Ok(None),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && beside != path => Ok(None),
         Err(e) => Err(refused(&beside, e)),
     }
 }
 
 /// The value of a number in a mapping.
 fn value_of(number: &Number, names: &Names) -> Result<f64, Wrong> {
-    let shown = |text: &str, why: String| format!("`{text}`: {why}");
     match number {
+        Number::Truth(holds) => Ok(f64::from(u8::from(*holds))),
         Number::Literal(value) => Ok(*value),
         Number::Expression(text) => evaluate(text, names).map_err(|wrong| match wrong {
-            Wrong::Text(why) => Wrong::Text(shown(text, why)),
-            Wrong::Value(why) => Wrong::Value(shown(text, why)),
+            Wrong::Text(why) => Wrong::Text(format!("`{text}`: {why}")),
+            Wrong::Value(why) => Wrong::Value(format!("`{text}`: {why}")),
         }),
     }
 }
 
+impl Module {
+    fn read(path: PathBuf) -> Result<Self, PlanError> {
+        let (text, reflection) = reflected(&path)?;
+        Ok(Self { path, text: text.into(), reflection: Arc::new(reflection) })
+    }
+
+    /// Its entry points in a few words.
+    fn entries(&self) -> String {
+        let entries = self.reflection.entries.iter();
+        let names: Vec<_> = entries.map(|e| format!("`{}`", e.name)).collect();
+        if names.is_empty() { "none".into() } else { names.join(", ") }
+    }
+}
+
+impl Sections {
+    /// These, and over them others.
+    fn and(&self, over: &Self) -> Self {
+        let mut all = self.clone();
+        all.bindings.extend(over.bindings.clone());
+        all.uniforms.extend(over.uniforms.clone());
+        all.overrides.extend(over.overrides.clone());
+        all
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bindings.is_empty() && self.uniforms.is_empty() && self.overrides.is_empty()
+    }
+
+    /// Names that none of these texts has.
+    fn check(&self, modules: &[&Module], prefix: &str, faults: &mut Faults) {
+        let any = |has: &dyn Fn(&Reflection) -> bool| modules.iter().any(|m| has(&m.reflection));
+        for name in self.overrides.keys().filter(|name| !any(&|r| r.has_override(name))) {
+            faults.add(format!("{prefix}has no override `{name}`"));
+        }
+        let buffer = |name: &String| any(&|r| r.buffers.iter().any(|b| b.name == *name));
+        for name in self.bindings.keys().chain(self.uniforms.keys()).filter(|name| !buffer(name)) {
+            faults.add(format!("{prefix}the mapping names `{name}`, which it lacks"));
+        }
+    }
+}
+
 impl UserKernel {
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Reads `path` and the TOML file beside it, if there is one; or where `path` is a TOML file,
-    /// it and the WGSL that it names.
-    pub fn read(path: &Path, kernel: &'static Kernel) -> Result<Self, PlanError> {
-        Self::read_for(path, kernel, None)
-    }
-
-    /// The same of a file in the place of an operation of the user's own.
-    pub fn of(path: &Path, operation: &Operation) -> Result<Self, PlanError> {
-        Self::read_for(path, operation.kernel, Some(operation))
-    }
-
-    fn read_for(
+    /// it and the WGSL that it names. It stands in the place of `variant`.
+    pub(super) fn read(
         path: &Path,
         kernel: &'static Kernel,
-        operation: Option<&Operation>,
+        variant: &'static KernelVariant,
     ) -> Result<Self, PlanError> {
         let beside = path.with_extension("toml");
         let mapping = read_mapping(path)?.unwrap_or_default();
-        match (&mapping.operation, operation) {
-            (Some(_), None) => {
-                let (shown, kernel) = (beside.display(), kernel.name);
-                return Err(refused(
-                    &beside,
-                    format!(
-                        "has an [operation] of its own, so it stands in no place of {kernel}: \
-                         `lathe check {shown}` checks it"
-                    ),
-                ));
-            }
-            (Some(own), Some(operation)) => operation.same(&beside, own)?,
-            (None, _) => {}
-        }
-        if operation.is_some() && mapping.stage.is_empty() {
-            let why = "has no [[stage]]: this operation has no variant whose grid it could use";
-            return Err(refused(&beside, why));
-        }
-        let main = match (&mapping.file, is_mapping(path)) {
-            (Some(file), true) => beside.with_file_name(file),
-            (None, true) => path.with_extension("wgsl"),
-            (None, false) => path.to_owned(),
-            (Some(file), false) => {
+        let main = match &mapping.file {
+            Some(file) if beside == path => beside.with_file_name(file),
+            None if beside == path => path.with_extension("wgsl"),
+            None => path.to_owned(),
+            Some(file) => {
                 let file = file.display();
-                return Err(refused(
-                    &beside,
-                    format!("`file` names {file}: name the mapping itself, not a WGSL file"),
-                ));
+                let why = format!("`file` names {file}: name the mapping itself, not a WGSL file");
+                return Err(refused(&beside, why));
             }
         };
-        let mut modules = vec![Module::read(main)?];
-        for file in mapping.stage.iter().filter_map(|stage| stage.file.as_ref()) {
-            let file = beside.with_file_name(file);
-            if !modules.iter().any(|module| module.path == file) {
-                modules.push(Module::read(file)?);
-            }
-        }
         let mut faults = Faults::default();
-        let takes = Takes::read(&mapping.takes, kernel).unwrap_or_else(|why| {
-            faults.always.extend(why);
-            Takes::default()
-        });
-        let tolerated = match &mapping.tolerance {
-            None => None,
-            Some(ToleranceMapping::Variant(name)) => {
-                let variant = kernel.variant(name);
-                if variant.is_none() {
-                    let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
-                    let known = known.join(", ");
-                    faults.add(format!("tolerance: no variant `{name}`; there are {known}"));
-                }
-                variant.map(Tolerated::Of)
-            }
-            Some(ToleranceMapping::Own(own)) => {
-                let bounds = [("k", own.k), ("nmse", own.nmse)];
-                for (name, bound) in bounds {
-                    if let Some(bound) = bound.filter(|b| !(b.is_finite() && *b >= 0.0)) {
-                        faults.add(format!("tolerance: {name} = {bound}"));
-                    }
-                }
-                Some(Tolerated::Own { k: own.k, nmse: own.nmse })
-            }
-        };
-        // Said with what else is wrong, once it is planned.
-        let unread = faults.always;
-        let golden = operation.map(|operation| Arc::clone(&operation.golden));
-        Ok(Self {
+        let tolerated = mapping.tolerance.as_ref().and_then(|t| tolerated(t, kernel, &mut faults));
+        let takes = Takes::read(&mapping.takes, kernel, &mut faults);
+        let tight = mapping.packing.as_deref() == Some(TIGHT);
+        if let Some(name) = mapping.packing.as_ref().filter(|_| !tight) {
+            faults.add(format!(
+                "no packing `{name}`; there is {TIGHT}, and that of the variant in whose place the \
+                 file stands"
+            ));
+        }
+        let Mapping { stage: stages, bindings, uniforms, overrides, scratch, .. } = mapping;
+        let mut file = Self {
             path: path.to_owned(),
-            modules,
             kernel,
-            mapping,
+            variant,
+            modules: vec![Module::read(main)?],
+            all: Sections { bindings, uniforms, overrides },
+            stages: Vec::new(),
+            scratch,
+            tight,
             takes,
             tolerated,
-            golden,
-            unread,
-        })
+            faults,
+        };
+        let is_mapped = !stages.is_empty();
+        for stage in stages {
+            file.add_stage(stage)?;
+        }
+        let modules: Vec<_> = file.modules.iter().collect();
+        file.all.check(&modules, "", &mut file.faults);
+        if !is_mapped {
+            file.take_place();
+        }
+        Ok(file)
     }
 
-    /// Whether its mapping says which shapes it takes.
-    pub fn is_choosy(&self) -> bool {
+    /// Adds a stage of the mapping, with its file.
+    fn add_stage(&mut self, stage: mapping::StageMapping) -> Result<(), PlanError> {
+        let mapping::StageMapping { file, entry, workgroups, bindings, uniforms, overrides } =
+            stage;
+        let mut module = 0;
+        if let Some(file) = &file {
+            let path = self.path.with_file_name(file);
+            module = match self.modules.iter().position(|module| module.path == path) {
+                Some(known) => known,
+                None => {
+                    self.modules.push(Module::read(path)?);
+                    self.modules.len() - 1
+                }
+            };
+        }
+        let own = Sections { bindings, uniforms, overrides };
+        let text = &self.modules[module];
+        if text.reflection.entry(&entry).is_none() {
+            let (path, known) = (text.path.display(), text.entries());
+            self.faults.add(format!("{path}: no entry point `{entry}`; there are {known}"));
+            return Ok(());
+        }
+        let count = workgroups.list().len();
+        if !(1..=3).contains(&count) {
+            self.faults.add(format!("[[stage]] {entry}: {count} workgroups, not one to three"));
+        }
+        let prefix = format!("{}: [[stage]] {entry}: ", text.path.display());
+        own.check(&[text], &prefix, &mut self.faults);
+        self.stages.push(Stage {
+            entry,
+            module,
+            workgroups: Some(workgroups),
+            is_plain: file.is_none() && own.is_empty(),
+            sections: self.all.and(&own),
+        });
+        Ok(())
+    }
+
+    /// Takes the stages of the variant.
+    fn take_place(&mut self) {
+        let main = &self.modules[0];
+        for stage in self.variant.stages {
+            if main.reflection.entry(stage.entry).is_none() {
+                let (entry, own) = (stage.entry, main.entries());
+                self.faults.add(format!(
+                    "has no entry point `{entry}`; it has {own}: map yours in a [[stage]]"
+                ));
+                continue;
+            }
+            self.stages.push(Stage {
+                entry: stage.entry.to_owned(),
+                module: 0,
+                workgroups: None,
+                sections: self.all.clone(),
+                is_plain: true,
+            });
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns true where its mapping restricts the shapes.
+    pub(super) fn is_choosy(&self) -> bool {
         !self.takes.is_empty()
     }
 
-    /// Whether a golden file says what comes of it, and no reference.
-    pub fn is_golden(&self) -> bool {
-        self.golden.is_some()
-    }
-
-    /// Whether its mapping has a tolerance.
-    pub fn has_tolerance(&self) -> bool {
+    /// Returns true where its mapping has a tolerance.
+    pub(super) fn has_tolerance(&self) -> bool {
         self.tolerated.is_some()
     }
 
-    /// A problem with what it takes of each parameter; conditions are not looked at. `pick(n)`
-    /// draws a number below `n`.
-    pub fn fitted(&self, mut problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
+    /// See [`Subject::fitted`](crate::plan::Subject::fitted).
+    pub(super) fn fitted(&self, mut problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
         self.takes.fit(&mut problem, pick);
         problem
     }
 
-    /// The nearest problem within what it takes of each parameter, with the state at the end of
-    /// what a condition allows, or anywhere before it; none where a condition fails all the same.
-    /// `pick(n)` draws a number below `n`.
-    pub fn within(
+    /// See [`Subject::within`](crate::plan::Subject::within).
+    pub(super) fn within(
         &self,
         problem: Problem,
         caps: &Capabilities,
@@ -408,8 +452,9 @@ impl UserKernel {
         })
     }
 
-    /// What expressions may name: parameters, the state that the kernel reads, and without being
-    /// listed in errors the alternatives of choices and what the adapter has. Without a state its names have no value.
+    /// Names for expressions: parameters, the state that the kernel reads, and without being listed
+    /// in errors the alternatives of choices and what the adapter has. Without a state its names
+    /// have no value.
     fn names(&self, shape: &Shape, state: Option<State>, caps: &Capabilities) -> Names {
         let mut names = Names::default();
         for (name, value) in shape.iter() {
@@ -418,10 +463,10 @@ impl UserKernel {
         for param in self.kernel.state {
             match state {
                 None => names.withhold(param.name, OF_STEPS),
-                Some(State { n_kv, prompt_len }) => names.add(
-                    param.name,
-                    if param.name == State::N_KV { n_kv } else { prompt_len } as f64,
-                ),
+                Some(state) if param.name == State::N_KV => {
+                    names.add(param.name, state.n_kv as f64)
+                }
+                Some(state) => names.add(param.name, state.prompt_len as f64),
             }
         }
         let mut codes: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
@@ -439,80 +484,69 @@ impl UserKernel {
             }
         }
         let (low, high) = caps.subgroup.unwrap_or_default();
-        for (name, value) in [
-            ("adapter.subgroup_min", low),
-            ("adapter.subgroup_max", high),
-            ("adapter.invocations", caps.invocations),
-            ("adapter.workgroup_bytes", caps.workgroup_memory),
-            ("adapter.f16", u32::from(caps.f16)),
-        ] {
-            names.add_quietly(name, f64::from(value));
-        }
+        names.add_quietly("adapter.subgroup_min", f64::from(low));
+        names.add_quietly("adapter.subgroup_max", f64::from(high));
+        names.add_quietly("adapter.invocations", f64::from(caps.invocations));
         names
     }
 
-    /// Specialises the file for a problem, with the stages of `variant` where no mapping gives any.
-    /// Where its mapping names the state, the plan is for that state alone.
-    pub fn plan(
+    /// Specialises the file for a shape. Where its mapping names the state, the plan is for that
+    /// state alone; without one that is an error.
+    pub(super) fn plan(
         &self,
-        variant: &'static KernelVariant,
-        problem: &Problem,
-        caps: &Capabilities,
-    ) -> Result<Plan, PlanError> {
-        self.plan_at(variant, &problem.shape, Some(problem.state), caps)
-    }
-
-    /// Specialises it for a step that is recorded once and runs at every position; an error where
-    /// its mapping names the state.
-    pub fn plan_of_step(
-        &self,
-        variant: &'static KernelVariant,
-        shape: &Shape,
-        caps: &Capabilities,
-    ) -> Result<Plan, PlanError> {
-        self.plan_at(variant, shape, None, caps)
-    }
-
-    fn plan_at(
-        &self,
-        variant: &'static KernelVariant,
         shape: &Shape,
         state: Option<State>,
         caps: &Capabilities,
     ) -> Result<Plan, PlanError> {
-        let (mapping, main) = (&self.mapping, &self.modules[0]);
+        let (main, variant) = (&self.modules[0], self.variant);
         let parameters = self.names(shape, state, caps);
         if let Some(reason) =
             self.takes.refuses(shape, &parameters).map_err(|why| refused(&self.path, why))?
         {
             return Err(PlanError::Unavailable(reason));
         }
-        let mut faults = Faults { always: self.unread.clone(), ..Faults::default() };
-        self.check_names(&mut faults);
-        let given = self.given(variant, shape, caps);
-        let constants = self.constants(main, None, &given, &parameters, &mut faults)?;
-        let stages = match mapping.stage.as_slice() {
-            [] => self.stages_of(variant, shape, caps, &constants, &mut faults)?,
-            _ => self.mapped_stages(&given, &parameters, &mut faults)?,
-        };
-        let wanted = match mapping.packing.as_deref() {
-            // Each variable that holds weights is a part of its own.
-            None | Some(TIGHT) => variant.packing,
-            Some(name) => self.packing(name, &mut faults),
-        };
-        let packing = self.kernel.packing(wanted, shape);
-        let at = At { shape, parameters: &parameters, packing };
-        let Bound { bindings, uniforms, scratch, parts, kv_orders } =
-            self.bound(&stages, &at, &mut faults);
+        let is_in_place = self.stages.iter().any(|stage| stage.workgroups.is_none());
+        if let Some(reason) = variant.unsupported(shape, caps).filter(|_| is_in_place) {
+            return Err(PlanError::Unavailable(reason));
+        }
+        let mut faults = self.faults.clone();
+        // Overrides get these by their names.
+        let given = shape.iter().chain(variant.constants(shape, caps));
+        let given: BTreeMap<String, f64> = given.map(|(n, v)| (n.to_owned(), v)).collect();
+        let constants = self.constants(main, &self.all, &given, &parameters, &mut faults)?;
+        if is_in_place {
+            self.counts_on(shape, caps, &constants)?;
+        }
+        let mut bound = Bound::new(self, shape, variant, &parameters, &mut faults);
+        let mut staged = Vec::new();
+        for stage in &self.stages {
+            let (module, sections) = (&self.modules[stage.module], &stage.sections);
+            let constants = self.constants(module, sections, &given, &parameters, &mut faults)?;
+            let names = parameters.with(&constants);
+            let groups = self.groups(stage, shape, &constants, &names, &mut faults);
+            let bindings = bound.bind(stage, &names, &mut faults);
+            staged.push(Staged { stage, constants, groups, bindings });
+        }
+        bound.check(&staged, &mut faults);
         faults.end(&self.path)?;
-        if let Some((name, bytes)) = scratch.iter().find(|(_, bytes)| *bytes > caps.binding_bytes) {
+        if let Some((name, bytes)) =
+            bound.scratch.iter().find(|(_, bytes)| *bytes > caps.binding_bytes)
+        {
             let most = caps.binding_bytes;
             return Err(PlanError::Unavailable(format!(
                 "{name} needs {bytes} bytes, the largest binding is {most}"
             )));
         }
-        let plain = |stage: &Staged<'_>| stage.own.is_none_or(StageMapping::is_plain);
-        let of_all = stages.iter().zip(&bindings).filter(|(stage, _)| plain(stage));
+        let plain = staged.iter().filter(|staged| staged.stage.is_plain);
+        let foreign = Foreign {
+            bindings: plain.flat_map(|staged| staged.bindings.clone()).collect(),
+            uniforms: bound.uniforms,
+            scratch: bound.scratch,
+            parts: bound.parts,
+            kv_orders: bound.kv_orders,
+            tolerated: self.tolerated,
+            ..Foreign::default()
+        };
         let mut plan = Plan {
             kernel: self.kernel,
             variant: self.path.display().to_string(),
@@ -521,34 +555,23 @@ impl UserKernel {
             reflection: Arc::clone(&main.reflection),
             constants,
             stages: Vec::new(),
-            packing,
+            packing: bound.packing,
             declared: variant,
-            bindings: of_all.flat_map(|(_, bindings)| bindings.clone()).collect(),
-            uniforms,
-            scratch,
-            parts,
-            kv_orders,
-            tolerated: self.tolerated,
-            golden: self.golden.clone(),
+            is_tuned: false,
+            foreign: Some(Arc::new(foreign)),
         };
-        for (stage, bindings) in stages.into_iter().zip(bindings) {
-            let groups = stage.groups;
+        for Staged { stage, constants, groups, bindings } in staged {
             if groups[0] == 0 {
                 continue;
             }
-            let own = (!plain(&stage)).then(|| {
-                Arc::new(StageCode {
-                    text: Arc::clone(&stage.module.text),
-                    reflection: Arc::clone(&stage.module.reflection),
-                    constants: stage.constants,
-                    bindings,
-                })
-            });
-            let path = &stage.module.path;
-            let stage = PlannedStage { entry: stage.entry, groups: [0; 3], code: own };
+            let module = &self.modules[stage.module];
+            let (text, reflection) = (Arc::clone(&module.text), Arc::clone(&module.reflection));
+            let own = StageCode { text, reflection, constants, bindings };
+            let code = (!stage.is_plain).then(|| Arc::new(own));
+            let stage = PlannedStage { entry: stage.entry.clone(), groups: [0; 3], code };
             // Array lengths and the like, which follow from constants.
             plan.check_stage(&stage, caps).map_err(|e| match e {
-                PlanError::Reflect(ReflectError::Constants(reason)) => refused(path, reason),
+                PlanError::Reflect(ReflectError::Constants(why)) => refused(&module.path, why),
                 other => other,
             })?;
             let limit = caps.grid_dimension as usize;
@@ -573,82 +596,20 @@ impl UserKernel {
         }
     }
 
-    /// What a stage says on its own, with its name.
-    fn of_stage(&self, module: &Module, stage: Option<&StageMapping>, what: String) -> String {
-        let what = match stage {
-            Some(stage) => format!("[[stage]] {}: {what}", stage.entry),
-            None => what,
-        };
-        self.fault_of(module, what)
-    }
-
-    /// The file of a stage.
-    fn module_of(&self, stage: &StageMapping) -> &Module {
-        let named = stage.file.as_ref().and_then(|file| {
-            let file = self.path.with_file_name(file);
-            self.modules.iter().find(|module| module.path == file)
-        });
-        named.unwrap_or(&self.modules[0])
-    }
-
-    /// Names in the mapping's sections that no file has.
-    fn check_names(&self, faults: &mut Faults) {
-        let in_any = |has: &dyn Fn(&Reflection) -> bool| {
-            self.modules.iter().any(|module| has(&module.reflection))
-        };
-        let buffer = |r: &Reflection, name: &str| r.buffers.iter().any(|b| b.name == name);
-        let Mapping { stage, bindings, uniforms, overrides, .. } = &self.mapping;
-        for name in overrides.keys().filter(|name| !in_any(&|r| r.has_override(name))) {
-            faults.add(format!("has no override `{name}`"));
-        }
-        let variables = bindings.keys().chain(uniforms.keys());
-        for name in variables.filter(|name| !in_any(&|r| buffer(r, name))) {
-            faults.add(format!("the mapping names `{name}`, which it lacks"));
-        }
-        for stage in stage {
-            let module = self.module_of(stage);
-            let reflection = &module.reflection;
-            for name in stage.overrides.keys().filter(|name| !reflection.has_override(name)) {
-                faults.add(self.fault_of(module, format!("has no override `{name}`")));
-            }
-            let variables = stage.bindings.keys().chain(stage.uniforms.keys());
-            for name in variables.filter(|name| !buffer(reflection, name)) {
-                let fault = format!("[[stage]] {} names `{name}`, which it lacks", stage.entry);
-                faults.add(self.fault_of(module, fault));
-            }
-        }
-    }
-
-    /// Values that overrides get by their names: the shape's and the variant's.
-    fn given(
-        &self,
-        variant: &'static KernelVariant,
-        shape: &Shape,
-        caps: &Capabilities,
-    ) -> BTreeMap<String, f64> {
-        let all = shape.iter().chain(variant.constants(shape, caps));
-        all.map(|(n, v)| (n.to_owned(), v)).collect()
-    }
-
-    /// Values of a file's overrides: those given, and over them the mapping's and a stage's own.
+    /// Values of a file's overrides: those given, and over them those of sections.
     fn constants(
         &self,
         module: &Module,
-        stage: Option<&StageMapping>,
+        sections: &Sections,
         given: &BTreeMap<String, f64>,
         names: &Names,
         faults: &mut Faults,
     ) -> Result<Constants, PlanError> {
         let (mut given, reflection) = (given.clone(), &module.reflection);
-        let of_all = self.mapping.overrides.iter().map(|given| (None, given));
-        let own = stage.iter().flat_map(|s| s.overrides.iter().map(|given| (Some(*s), given)));
-        for (stage, (name, number)) in of_all.chain(own) {
+        for (name, number) in &sections.overrides {
             if reflection.has_override(name) {
-                let what = self.of_stage(module, stage, format!("override {name}"));
-                let value = match number {
-                    Setting::Truth(holds) => Some(f64::from(u8::from(*holds))),
-                    Setting::Number(number) => faults.value(&what, value_of(number, names)),
-                };
+                let what = self.fault_of(module, format!("override {name}"));
+                let value = faults.value(&what, value_of(number, names));
                 given.insert(name.clone(), value.unwrap_or(1.0));
             }
         }
@@ -662,148 +623,97 @@ impl UserKernel {
         Ok(reflection.constants(given.iter().map(|(n, v)| (n.as_str(), *v)))?)
     }
 
-    /// The stages of a built-in variant: the file has its grid, and with that what it takes.
-    fn stages_of(
+    /// Workgroups of a stage.
+    fn groups(
         &self,
-        variant: &'static KernelVariant,
+        stage: &Stage,
         shape: &Shape,
-        caps: &Capabilities,
         constants: &Constants,
+        names: &Names,
         faults: &mut Faults,
-    ) -> Result<Vec<Staged<'_>>, PlanError> {
-        let main = &self.modules[0];
-        if let Some(reason) = variant.unsupported(shape, caps) {
-            return Err(PlanError::Unavailable(reason));
-        }
-        let missing = variant.stages.iter().filter(|s| main.reflection.entry(s.entry).is_none());
-        let missing: Vec<_> = missing.map(|stage| stage.entry).collect();
-        for entry in &missing {
-            let own = main.entries();
-            faults.add(format!(
-                "has no entry point `{entry}`; it has {own}: map yours in a [[stage]]"
-            ));
-        }
-        if !missing.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.counts_on(variant, shape, caps, constants)?;
-        let stages = variant.stages.iter().map(|stage| Staged {
-            entry: stage.entry.to_owned(),
-            groups: [(stage.grid)(shape, constants), 1, 1],
-            module: main,
-            constants: constants.clone(),
-            own: None,
-        });
-        Ok(stages.collect())
-    }
-
-    /// The stages that the mapping gives.
-    fn mapped_stages(
-        &self,
-        given: &BTreeMap<String, f64>,
-        parameters: &Names,
-        faults: &mut Faults,
-    ) -> Result<Vec<Staged<'_>>, PlanError> {
-        let mut stages = Vec::new();
-        for stage in &self.mapping.stage {
-            let (module, entry) = (self.module_of(stage), &stage.entry);
-            if module.reflection.entry(entry).is_none() {
-                let own = module.entries();
-                let fault = format!("[[stage]] no entry point `{entry}`; there are {own}");
-                faults.add(self.fault_of(module, fault));
-                continue;
+    ) -> [usize; 3] {
+        let mut groups = [1; 3];
+        let Some(numbers) = &stage.workgroups else {
+            let own = self.variant.stages.iter().find(|own| own.entry == stage.entry);
+            groups[0] = own.map_or(1, |own| (own.grid)(shape, constants));
+            return groups;
+        };
+        for (slot, number) in groups.iter_mut().zip(numbers.list()) {
+            let what = format!("workgroups of {}", stage.entry);
+            let Some(count) = faults.value(&what, value_of(number, names)) else { continue };
+            match count.floor() {
+                count if (1.0..=f64::from(u32::MAX)).contains(&count) => *slot = count as usize,
+                count => faults.add_here(format!("{count} {what}")),
             }
-            let constants = self.constants(module, Some(stage), given, parameters, faults)?;
-            let names = parameters.with(&constants);
-            let mut groups = [1; 3];
-            let list = stage.workgroups.list().ok().filter(|list| (1..=3).contains(&list.len()));
-            let Some(list) = list else {
-                faults.add(format!(
-                    "[[stage]] {entry}: workgroups are a number, an expression, or a list of one to \
-                     three"
-                ));
-                continue;
-            };
-            for (slot, number) in groups.iter_mut().zip(list) {
-                let what = format!("workgroups of {entry}");
-                let Some(count) = faults.value(&what, value_of(number, &names)) else { continue };
-                match count.floor() {
-                    count if (1.0..=f64::from(u32::MAX)).contains(&count) => *slot = count as usize,
-                    count => faults.add_here(format!("{count} {what}")),
-                }
-            }
-            let (entry, own) = (entry.clone(), Some(stage));
-            stages.push(Staged { entry, groups, module, constants, own });
         }
-        Ok(stages)
-    }
-
-    /// Whether the kernel has weights of blocks at some shape.
-    fn has_blocks(&self) -> bool {
-        let mut known = self.kernel.bench().into_iter().chain(self.kernel.cases());
-        known.any(|problem| {
-            self.kernel.bindings.iter().any(|b| match b.elem(&problem) {
-                Elem::Weights(matrix) => !matrix.format.is_dense(),
-                _ => false,
-            })
-        })
-    }
-
-    /// The layout of rows that a mapping asks for.
-    fn packing(&self, name: &str, faults: &mut Faults) -> Packing {
-        let asked = Packing::ALL.iter().find(|p| p.name() == name);
-        if asked.is_none() {
-            let known: Vec<_> = Packing::ALL.iter().map(|p| p.name()).collect();
-            faults.add(format!("no packing `{name}`; there are {}, {TIGHT}", known.join(", ")));
-        } else if !self.has_blocks() {
-            let kernel = self.kernel.name;
-            faults.add(format!("packing = \"{name}\" is of quantised rows, {kernel} has none"));
-        }
-        asked.copied().unwrap_or(Packing::ALL[0])
+        groups
     }
 
     /// The grid of a built-in variant counts on the tunables of that variant's own source.
     fn counts_on(
         &self,
-        variant: &'static KernelVariant,
         shape: &Shape,
         caps: &Capabilities,
         constants: &Constants,
     ) -> Result<(), PlanError> {
-        let Some(own) = lathe_kernels::reflection(self.kernel.name, variant.name) else {
-            let place = format!("{}/{} is not registered", self.kernel.name, variant.name);
+        let (kernel, variant) = (self.kernel, self.variant);
+        let Some(own) = lathe_kernels::reflection(kernel.name, variant.name) else {
+            let place = format!("{}/{} is not registered", kernel.name, variant.name);
             return Err(PlanError::Unavailable(place));
         };
         let its = own.constants(shape.iter().chain(variant.constants(shape, caps)))?;
         for (name, default) in &own.overrides {
             // The grid takes parameters from the shape.
-            if !matches!(default, Default::Literal(_)) || self.kernel.param(name).is_some() {
+            if !matches!(default, Default::Literal(_)) || kernel.param(name).is_some() {
                 continue;
             }
-            match constants.get(name) {
-                Some(v) if fits_grid(*v, its.get(name).copied()) => {}
-                Some(v) => return Err(refused(&self.path, format!("override {name} = {v}"))),
-                None => {
-                    return Err(refused(
-                        &self.path,
-                        format!(
-                            "lacks the override `{name}` of {}/{}, whose grid it would use; give \
-                             workgroups in a [[stage]] of {}",
-                            self.kernel.name,
-                            variant.name,
-                            self.path.with_extension("toml").display()
-                        ),
-                    ));
-                }
-            }
+            let why = match constants.get(name) {
+                Some(v) if fits_grid(*v, its.get(name).copied()) => continue,
+                Some(v) => format!("override {name} = {v}"),
+                None => format!(
+                    "lacks the override `{name}` of {}/{}, whose grid it would use; give \
+                     workgroups in a [[stage]] of {}",
+                    kernel.name,
+                    variant.name,
+                    self.path.with_extension("toml").display()
+                ),
+            };
+            return Err(refused(&self.path, why));
         }
         Ok(())
     }
 }
 
+/// A tolerance of a mapping.
+fn tolerated(
+    tolerance: &ToleranceMapping,
+    kernel: &'static Kernel,
+    faults: &mut Faults,
+) -> Option<Tolerated> {
+    match tolerance {
+        ToleranceMapping::Variant(name) => {
+            let variant = kernel.variant(name);
+            if variant.is_none() {
+                let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
+                let known = known.join(", ");
+                faults.add(format!("tolerance: no variant `{name}`; there are {known}"));
+            }
+            variant.map(Tolerated::Of)
+        }
+        ToleranceMapping::Own(own) => {
+            for (name, bound) in [("k", own.k), ("nmse", own.nmse)] {
+                if let Some(bound) = bound.filter(|b| !(b.is_finite() && *b >= 0.0)) {
+                    faults.add(format!("tolerance: {name} = {bound}"));
+                }
+            }
+            Some(Tolerated::Own { k: own.k, nmse: own.nmse })
+        }
+    }
+}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Subject;
 
     /// A copy of a variant in that variant's place runs the same: constants, grids, bindings and
     /// what is refused.
@@ -824,11 +734,11 @@ mod tests {
                 let source = lathe_kernels::source(kernel.name, variant.name).expect("its source");
                 let path = folder.path().join(format!("{}-{}.wgsl", kernel.name, variant.name));
                 std::fs::write(&path, source.text).expect("a copy");
-                let file = UserKernel::read(&path, kernel).expect("the copy");
+                let file = Subject::compile(&path, kernel, variant).expect("the copy");
                 for problem in kernel.bench().into_iter().chain(kernel.cases()) {
                     let shape = &problem.shape;
                     let own = Plan::of(kernel, variant, shape, &caps);
-                    let copy = file.plan_of_step(variant, shape, &caps);
+                    let copy = file.plan_of_step(shape, &caps);
                     match (own, copy) {
                         (Ok(own), Ok(copy)) => {
                             assert_eq!(own.constants, copy.constants, "{} {shape}", path.display());

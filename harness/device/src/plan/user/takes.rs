@@ -1,16 +1,17 @@
-//! Which shapes a file takes: the sweep draws inside them, and others are unavailable.
+//! Shapes that a file takes: the sweep draws inside them, and others are unavailable.
 
 use std::collections::BTreeMap;
 
 use lathe_kernels::{Kernel, Param, ParamKind, Problem, Shape};
 
+use super::Faults;
 use super::expression::{Names, Wrong, evaluate};
 use super::mapping::Taken;
 
 /// The key of conditions among those of parameters.
 const WHEN: &str = "when";
 
-/// What a file takes.
+/// Shapes that a file takes.
 #[derive(Debug, Default)]
 pub(super) struct Takes {
     rules: Vec<Rule>,
@@ -18,7 +19,7 @@ pub(super) struct Takes {
     when: Vec<String>,
 }
 
-/// What it takes of one parameter.
+/// Values that it takes of one parameter.
 #[derive(Debug)]
 struct Rule {
     param: &'static Param,
@@ -34,12 +35,13 @@ enum Allowed {
 }
 
 impl Takes {
-    /// Reads the section; what is wrong in it, line by line.
+    /// Reads the section.
     pub(super) fn read(
         section: &BTreeMap<String, Taken>,
         kernel: &'static Kernel,
-    ) -> Result<Self, Vec<String>> {
-        let (mut takes, mut faults) = (Self::default(), Vec::new());
+        faults: &mut Faults,
+    ) -> Self {
+        let mut takes = Self::default();
         for (name, taken) in section {
             if name == WHEN {
                 takes.when = taken.texts();
@@ -47,13 +49,13 @@ impl Takes {
             }
             match Rule::read(name, taken, kernel) {
                 Ok(rule) => takes.rules.push(rule),
-                Err(why) => faults.push(format!("[takes] {why}")),
+                Err(why) => faults.add(format!("[takes] {why}")),
             }
         }
-        if faults.is_empty() { Ok(takes) } else { Err(faults) }
+        takes
     }
 
-    /// It takes everything.
+    /// Returns true where it takes everything.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.when.is_empty()
     }

@@ -1,0 +1,160 @@
+//! Options of a decode: how its steps are built, and the tokens that one run takes and makes.
+
+use std::path::PathBuf;
+
+use lathe_kernels::{FloatFormat, KvFormat};
+
+use super::sampling::Sampling;
+use lathe_device::plan::run::Runs;
+use lathe_device::plan::select::Hints;
+use lathe_device::plan::tuned::Store;
+
+/// How prompts run: in chunks of many tokens, or token by token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunks {
+    /// Tokens of the largest chunk; 0 for prompts that run token by token.
+    pub most: usize,
+    /// Storage of what goes into a chunk's matrices. f16 is what matrix units multiply; f32 keeps
+    /// every bit of the activations.
+    pub acts: FloatFormat,
+}
+
+impl Chunks {
+    /// Prompts token by token: a decode step each.
+    pub const NONE: Self = Self { most: 0, acts: FloatFormat::F32 };
+
+    /// Chunks as large as a GPU wants them, with activations as exact as a cache of this storage
+    /// is.
+    pub fn with_cache(kv: KvFormat) -> Self {
+        let acts = match kv {
+            KvFormat::F32 => FloatFormat::F32,
+            KvFormat::F16 | KvFormat::Q8_0 => FloatFormat::F16,
+        };
+        Self { most: 1024, acts }
+    }
+}
+
+/// How the steps of a model are built and run. The default is greedy, with the storage and the
+/// tuned choices of `lathe decode`.
+#[derive(Clone, Debug)]
+pub struct DecodeOptions {
+    /// Positions that fit: prompt and generated tokens together.
+    pub context: usize,
+    /// Storage of the KV cache.
+    pub kv: KvFormat,
+    /// Storage of what goes into matrices: normalised, gated and mixed vectors, where they are
+    /// stored at all. The residual stream and the sums of products stay in f32, and so does a norm
+    /// that its reader makes.
+    pub acts: FloatFormat,
+    /// How prompts run; none for what suits the cache ([`Chunks::with_cache`]).
+    pub chunks: Option<Chunks>,
+    /// Sequences that a step takes a token further, all at one position. Several have prompts that
+    /// run token by token and greedy choices.
+    pub sequences: usize,
+    /// How tokens are drawn; none for the greedy choice.
+    pub sampling: Option<Sampling>,
+    /// Seed of the draws.
+    pub seed: u32,
+    /// Explicit variants and files.
+    pub hints: Hints,
+    /// Store of tuned choices; none to leave them out.
+    pub store: Option<PathBuf>,
+    /// Which layers are one dispatch, in steps of one sequence.
+    pub runs: Runs,
+    /// Decode steps per submission; none for as many as fit [`super::FRAME`].
+    pub steps_per_submit: Option<usize>,
+}
+
+impl Default for DecodeOptions {
+    fn default() -> Self {
+        Self {
+            context: 2048,
+            kv: KvFormat::F16,
+            acts: FloatFormat::F32,
+            chunks: None,
+            sequences: 1,
+            sampling: None,
+            seed: 42,
+            hints: Hints::new(),
+            store: Some(Store::default_path()),
+            runs: Runs::Auto,
+            steps_per_submit: None,
+        }
+    }
+}
+
+impl DecodeOptions {
+    /// A step by the kernels' own preferences: a dispatch per stage, no chunks of prompts, no tuned
+    /// choices.
+    pub fn of_step(context: usize) -> Self {
+        let (chunks, store, runs) = (Some(Chunks::NONE), None, Runs::Off);
+        Self { context, chunks, store, runs, ..Self::default() }
+    }
+
+    /// Chunks of prompts as they are built: none for several sequences, and none larger than the
+    /// context needs.
+    pub(super) fn built_chunks(&self) -> Chunks {
+        let chunks = self.chunks.unwrap_or_else(|| Chunks::with_cache(self.kv));
+        match self.sequences {
+            1 => {
+                Chunks { most: chunks.most.min(self.context.next_power_of_two().max(16)), ..chunks }
+            }
+            _ => Chunks::NONE,
+        }
+    }
+}
+
+/// How the tokens of a prompt run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prompts {
+    /// In chunks of many tokens, where the graph has them.
+    #[default]
+    Chunks,
+    /// A decode step each, so that every position has logits.
+    TokenByToken,
+}
+
+/// Tokens that one run takes and makes.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// Prompt tokens; at least one.
+    pub prompt: Vec<u32>,
+    /// Tokens fed in place of generated ones, after the prompt.
+    pub forced: Vec<u32>,
+    /// How the prompt runs.
+    pub prompts: Prompts,
+    /// Tokens to generate.
+    pub generate: usize,
+    /// Decode steps per submission; none for as many as fit [`super::FRAME`].
+    pub steps_per_submit: Option<usize>,
+    /// Tokens that end the run, unless forced ones follow.
+    pub stop_at: Vec<u32>,
+    /// Seed of the draws; unused by a greedy graph.
+    pub seed: u32,
+}
+
+impl Script {
+    /// Positions processed: the prompt, all forced tokens, and what generation needs.
+    pub fn positions(&self) -> usize {
+        self.prompt.len() + self.generate.saturating_sub(1).max(self.forced.len())
+    }
+
+    /// Whether chosen tokens have come to the end.
+    pub(super) fn is_ended_by(&self, generated: &[u32]) -> bool {
+        generated.len() > self.forced.len()
+            && generated.last().is_some_and(|token| self.stop_at.contains(token))
+    }
+
+    /// The script of a run that takes over from one that handed out `known` tokens before it
+    /// failed: it feeds them as its own first choices.
+    #[must_use]
+    pub fn behind(&self, known: &[u32]) -> Self {
+        let ended = self.is_ended_by(known);
+        let generate = if ended { known.len() } else { self.generate };
+        let forced = match self.forced.is_empty() {
+            true => known[..known.len().min(generate.saturating_sub(1))].to_vec(),
+            false => self.forced.clone(),
+        };
+        Self { forced, generate, ..self.clone() }
+    }
+}

@@ -1,0 +1,121 @@
+//! Subjects of checks, benchmarks and tuning.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Problem, Shape};
+
+use super::user::UserKernel;
+use super::{Plan, PlanError};
+
+/// A variant of a kernel, with some of its overrides set, or a user's file in its place. A file is
+/// read, linked and parsed once, for however many shapes plans are made.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The kernel.
+    pub kernel: &'static Kernel,
+    /// The variant, or the one in whose place a file stands.
+    pub variant: &'static KernelVariant,
+    constants: Constants,
+    file: Option<Arc<UserKernel>>,
+}
+
+impl Subject {
+    /// A built-in or registered variant.
+    pub fn of(kernel: &'static Kernel, variant: &'static KernelVariant) -> Self {
+        Self::tuned(kernel, variant, Constants::new())
+    }
+
+    /// Such a variant with some overrides set.
+    pub fn tuned(
+        kernel: &'static Kernel,
+        variant: &'static KernelVariant,
+        constants: Constants,
+    ) -> Self {
+        Self { kernel, variant, constants, file: None }
+    }
+
+    /// Reads, links and parses `path` and the TOML file beside it, if there is one; or where `path`
+    /// is a TOML file, it and the WGSL that it names. It has the grid of `variant`, unless its
+    /// mapping gives another.
+    ///
+    /// # Errors
+    /// A file cannot be read, does not link or does not validate. What does not fit the kernel is
+    /// said once it is planned.
+    pub fn compile(
+        path: &Path,
+        kernel: &'static Kernel,
+        variant: &'static KernelVariant,
+    ) -> Result<Self, PlanError> {
+        let file = Some(Arc::new(UserKernel::read(path, kernel, variant)?));
+        Ok(Self { file, ..Self::of(kernel, variant) })
+    }
+
+    /// The user's file.
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|file| file.path())
+    }
+
+    /// The variant's name, or the file's.
+    pub fn name(&self) -> String {
+        self.path().map_or_else(|| self.variant.name.into(), |path| path.display().to_string())
+    }
+
+    /// Specialises it for a problem. Where a mapping names the state, the plan is for that state
+    /// alone.
+    ///
+    /// # Errors
+    /// It cannot run there, or a file does not fit the kernel.
+    pub fn plan(&self, problem: &Problem, caps: &Capabilities) -> Result<Plan, PlanError> {
+        match &self.file {
+            Some(file) => file.plan(&problem.shape, Some(problem.state), caps),
+            None => self.plan_of_step(&problem.shape, caps),
+        }
+    }
+
+    /// Specialises it for a step that is recorded once and runs at every position.
+    ///
+    /// # Errors
+    /// As [`Subject::plan`]; or its mapping names the state.
+    pub fn plan_of_step(&self, shape: &Shape, caps: &Capabilities) -> Result<Plan, PlanError> {
+        let Self { kernel, variant, constants, .. } = self;
+        match &self.file {
+            Some(file) => file.plan(shape, None, caps),
+            None => Plan::tuned(kernel, variant, shape, caps, constants),
+        }
+    }
+
+    /// Returns true where a mapping restricts the shapes.
+    pub fn is_choosy(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.is_choosy())
+    }
+
+    /// Returns true where a mapping has a tolerance.
+    pub fn has_tolerance(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.has_tolerance())
+    }
+
+    /// A problem with what a mapping takes of each parameter; conditions are not looked at.
+    /// `pick(n)` draws a number below `n`.
+    pub fn fitted(&self, problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
+        match &self.file {
+            Some(file) => file.fitted(problem, pick),
+            None => problem,
+        }
+    }
+
+    /// The nearest problem within what a mapping takes of each parameter, with the state at the end
+    /// of what a condition allows, or anywhere before it; none where a condition fails all the
+    /// same. `pick(n)` draws a number below `n`.
+    pub fn within(
+        &self,
+        problem: Problem,
+        caps: &Capabilities,
+        pick: &mut dyn FnMut(u32) -> u32,
+    ) -> Option<Problem> {
+        match &self.file {
+            Some(file) => file.within(problem, caps, pick),
+            None => Some(problem),
+        }
+    }
+}
