@@ -11,8 +11,8 @@ use lathe_harness::error::{Error, Result};
 
 use super::Global;
 use super::out::{self, Tone};
-use super::shapes::brief;
 use crate::table;
+use lathe_harness::plan::shapes::brief;
 
 const EXAMPLES: &str = "\
 Exit codes:

@@ -141,15 +141,11 @@ pub(crate) fn any_statement(block: &Block, is: &impl Fn(&Statement) -> bool) -> 
     })
 }
 
-impl Reflection {
-    /// Returns true if any function has a loop.
-    pub fn has_loops(&self) -> bool {
-        let functions = self.module.functions.iter().map(|(_, function)| function);
-        let entries = self.module.entry_points.iter().map(|entry| &entry.function);
-        let is_loop = |statement: &Statement| matches!(statement, Statement::Loop { .. });
-        functions.chain(entries).any(|function| any_statement(&function.body, &is_loop))
-    }
+/// Largest variable that every implementation of WGSL holds in the private address space. Drivers
+/// may allocate it for all invocations of a device at once, or crash.
+const MOST_PRIVATE: u64 = 65_535;
 
+impl Reflection {
     /// Parses, validates and reads `text`; `path` only names it in errors.
     pub fn of(text: &str, path: &str) -> Result<Self, ReflectError> {
         let module = naga::front::wgsl::parse_str(text)
@@ -175,6 +171,12 @@ impl Reflection {
             let name = var.name.clone().unwrap_or_default();
             let least_bytes = u64::from(module.types[var.ty].inner.size(module.to_ctx()));
             let refuse = |reason| ReflectError::User { path: path.to_owned(), reason };
+            if var.space == AddressSpace::Private && least_bytes > MOST_PRIVATE {
+                return Err(refuse(format!(
+                    "`{name}` has {least_bytes} bytes in every invocation; WGSL promises private \
+                     variables of {MOST_PRIVATE}"
+                )));
+            }
             let (at, writable, uniform) = match (var.space, var.binding) {
                 (AddressSpace::WorkGroup | AddressSpace::Private, None) => continue,
                 (AddressSpace::Storage { access }, Some(at)) => {
