@@ -42,7 +42,7 @@ fn faults_of_a_block_are_named() {
     let measurements = Measurements::read(&root().join(measured::FOLDER)).unwrap();
     for (block, fault) in [
         ("kernel nonsense", "no such operation"),
-        ("record nvidia-h200/none.json", "none.json"),
+        ("record cli/tests/records/none.json", "none.json"),
         ("source no/such.rs", "no/such.rs"),
         ("nonsense", "no such kind"),
     ] {
