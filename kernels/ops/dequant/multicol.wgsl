@@ -8,7 +8,6 @@
 override WG: u32 = 256u;
 override PER: u32 = 4u; // rows of an invocation, 1 to 4
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<u32>>;
 
 // Rows past the end repeat the last one: loads stay inside, results are dropped.

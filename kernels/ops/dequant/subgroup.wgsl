@@ -8,7 +8,6 @@ override WG: u32 = 256u;
 override SPANS_PER_WG: u32 = 8u; // runs of 256 columns of a workgroup
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<u32>>;
 
 @compute @workgroup_size(WG)

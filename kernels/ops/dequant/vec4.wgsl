@@ -10,7 +10,6 @@
 override WG: u32 = 256u;
 override PER: u32 = 4u; // 1, 2 or 4
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<u32>>;
 
 fn chunks() -> u32 { return ROWS * (K / EACH); }

@@ -5,7 +5,6 @@
 override WG: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> gate_up: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> y: array<vec2<u32>>;
 
 @compute @workgroup_size(WG)
 fn main(

@@ -14,6 +14,3 @@
 // import: matmul/parts/fragments, matmul/parts/sums_to_y, matmul/parts/units16
 enable f16;
 enable wgpu_cooperative_matrix;
-
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;

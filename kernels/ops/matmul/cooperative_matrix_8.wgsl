@@ -11,9 +11,6 @@
 enable f16;
 enable wgpu_cooperative_matrix;
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-
 alias FragmentA = coop_mat8x8<f16, A>;
 alias FragmentB = coop_mat8x8<f16, B>;
 alias FragmentC = coop_mat8x8<f32, C>;

@@ -11,6 +11,4 @@
 enable f16;
 enable wgpu_cooperative_matrix;
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> partials: array<f32>;

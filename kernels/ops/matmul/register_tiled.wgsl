@@ -20,9 +20,6 @@ override WG: u32 = COLUMNS * LINES;
 override XS: u32 = 4u * TM;
 override WS: u32 = 4u * TN;
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-
 // Rows of 16 elements in four slots.
 var<workgroup> xs: array<vec4<f32>, XS>;
 var<workgroup> ws: array<vec4<f32>, WS>;

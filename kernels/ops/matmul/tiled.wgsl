@@ -6,9 +6,6 @@
 // memory for four multiply-adds, which is what bounds it.
 // import: format/weight_eight, grid, matmul/parts/x_words
 
-@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-
 const TILE: u32 = 16u;
 // Rows of 64 elements and four of padding, so that sixteen rows lie in different banks.
 const TILE_STRIDE: u32 = 17u;

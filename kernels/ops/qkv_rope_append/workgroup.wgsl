@@ -6,12 +6,6 @@
 // import: grid, reduce/tree, rope/append, rope/heads, rope/slot
 override WG: u32 = 64u; // a power of two, at least HEAD_DIM/4
 
-@group(0) @binding(1) var<storage, read> qkv: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read> q_norm: array<vec2<f32>>;
-@group(0) @binding(3) var<storage, read> k_norm: array<vec2<f32>>;
-@group(0) @binding(4) var<storage, read> rope: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> q: array<vec2<f32>>;
-
 @compute @workgroup_size(WG)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,

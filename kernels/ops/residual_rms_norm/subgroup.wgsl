@@ -9,7 +9,6 @@ override WG: u32 = 256u;
 @group(0) @binding(1) var<storage, read> delta: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> post_weight: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> next_weight: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
 
 // Fours of elements an invocation keeps in registers; those of a longer vector are read again.
 const MOST_KEPT: u32 = 4u;

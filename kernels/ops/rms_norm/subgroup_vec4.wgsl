@@ -8,7 +8,6 @@ override WG: u32 = 256u;
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<vec2<u32>>;
 
 @compute @workgroup_size(WG)
 fn main(

@@ -26,7 +26,6 @@
 override WG: u32 = 256u; // a power of two, four at least
 override BLOCKS: u32 = 128u; // workgroups that share the logits, 256 at most
 
-@group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> keys: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> maxima: array<u32>;
 @group(0) @binding(5) var<storage, read_write> bins: array<atomic<u32>>;

@@ -11,7 +11,6 @@
 override WG: u32 = 256u; // a power of two
 override BLOCKS: u32 = 128u; // workgroups that share the logits
 
-@group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> winners: array<u32>;
 
 @compute @workgroup_size(WG)

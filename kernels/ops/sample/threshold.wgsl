@@ -25,7 +25,6 @@ override COARSE: u32 = 128u; // maxima that are ranked: k to 512, faster from tw
 const SLICE_RUN: u32 = 32u; // neighbouring vectors that a workgroup loads at once
 override GROUPS: u32 = SLICE_RUN * BLOCKS;
 
-@group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> keys: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> maxima: array<u32>;
 

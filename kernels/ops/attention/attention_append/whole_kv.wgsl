@@ -7,11 +7,6 @@
 // import: attention/parts/new_token_subgroup, attention/parts/split_attend, format/store_four
 override SPLITS: u32 = 1u; // never another
 
-@group(0) @binding(1) var<storage, read> qkv: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read> qk_norm: array<vec2<f32>>;
-@group(0) @binding(3) var<storage, read> rope: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> k_cache: array<vec4<u32>>;
-@group(0) @binding(5) var<storage, read_write> v_cache: array<vec4<u32>>;
 @group(0) @binding(6) var<storage, read_write> y: array<vec2<u32>>;
 
 // Nobody else has a part of the softmax.

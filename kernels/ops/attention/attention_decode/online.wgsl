@@ -10,8 +10,6 @@ override HEAD_DIM: u32; // a multiple of 4, at most 4*WG
 override WG: u32 = 256u;
 
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> k_cache: array<vec2<u32>>;
-@group(0) @binding(3) var<storage, read> v_cache: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
 
 override FOURS: u32 = HEAD_DIM / 4u;

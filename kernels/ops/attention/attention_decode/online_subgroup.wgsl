@@ -15,8 +15,6 @@ override SUBGROUPS: u32 = 64u; // WG / SG_MIN
 const MOST_FOURS: u32 = 16u;
 
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> k_cache: array<vec2<u32>>;
-@group(0) @binding(3) var<storage, read> v_cache: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
 
 var<workgroup> mosts: array<f32, SUBGROUPS>;

@@ -17,9 +17,6 @@ override SPLITS: u32 = 16u;
 // Splits whose results an invocation loads at once.
 const AT_ONCE: u32 = 8u;
 
-@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> tops: array<atomic<u32>>;
 @group(0) @binding(5) var<storage, read_write> partials: array<atomic<u32>>;
 @group(0) @binding(6) var<storage, read_write> counters: array<atomic<u32>>;

@@ -5,9 +5,6 @@
 // import: attention/parts/cache_only, attention/parts/split_combine, attention/parts/split_workgroup
 override SPLITS: u32 = 16u;
 
-@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> tops: array<vec2<f32>>;
 @group(0) @binding(5) var<storage, read_write> partials: array<vec4<f32>>;
 @group(0) @binding(6) var<storage, read_write> y: array<vec2<u32>>;

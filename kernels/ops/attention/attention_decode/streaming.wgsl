@@ -12,8 +12,6 @@ override WG: u32 = 128u;
 const MOST_PREFETCHED: u32 = 4u;
 
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> k_cache: array<vec2<u32>>;
-@group(0) @binding(3) var<storage, read> v_cache: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
 
 var<workgroup> slot_scores: array<f32, WG>;

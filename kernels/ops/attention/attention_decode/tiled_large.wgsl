@@ -7,7 +7,4 @@
 override WG: u32 = 256u;
 override TILE: u32 = 32u; // slots in workgroup memory
 
-@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;

@@ -7,8 +7,3 @@
 // four multiply-adds a component. The weights between the two products go through workgroup memory,
 // with an online softmax (arXiv 1805.02867). Blocks with most keys start first.
 // import: attention/parts/prefill_flash, attention/parts/prefill_whole
-
-@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
-@group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;

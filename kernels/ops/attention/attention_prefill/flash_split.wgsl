@@ -5,9 +5,6 @@
 // flash, and a second stage combines their softmaxes. Flash-Decoding (Dao et al., 2023).
 // import: attention/parts/prefill_flash, attention/parts/prefill_split, attention/parts/split_combine
 
-@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> tops: array<vec2<f32>>;
 @group(0) @binding(5) var<storage, read_write> partials: array<vec4<f32>>;
 @group(0) @binding(6) var<storage, read_write> y: array<vec2<u32>>;

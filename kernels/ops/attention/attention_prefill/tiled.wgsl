@@ -9,11 +9,6 @@ override WG: u32 = 128u;
 override ROWS: u32 = 4u;
 override TILE: u32 = 8u; // slots in workgroup memory
 
-@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> k_cache: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> v_cache: array<vec4<u32>>;
-@group(0) @binding(4) var<storage, read_write> y: array<vec2<u32>>;
-
 // Rows count on through the KV heads.
 fn row_head(row: u32) -> u32 { return row / (N_TOKENS * Q_PER_KV) * Q_PER_KV + row % Q_PER_KV; }
 
