@@ -201,7 +201,7 @@ fn selected(kernel: &'static Kernel, problem: &Problem, gpu: &Gpu) -> Result<Str
     Ok(selection.plan.variant)
 }
 
-/// What `--shape` does not name, moved into what the sides that are files take.
+/// Moves parameters that `--shape` does not name into the shapes that files take.
 fn within_files(
     problem: Problem,
     opts: &Opts,

@@ -1,10 +1,6 @@
 //! Greedy choice of the next token, and the end of a step.
 
-use crate::codes::STATE_WORDS;
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{PROMPT_LEN, dim, n_kv};
-use crate::shared::SEQUENCES;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `argmax`.

@@ -1,11 +1,7 @@
 //! Geometry of the attention variants: splits of the cache, lanes of a row, tiles.
 
 use super::{Cache, Heads};
-use crate::adapter::Capabilities;
-use crate::codes::KvFormat;
-use crate::descriptor::*;
-use crate::phases::Grid;
-use crate::shared::exceeds;
+use crate::declare::*;
 
 /// Splits worth trying; what exceeds [`Cache::most_splits`], 64 of 8 KV heads, is that many.
 const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
@@ -160,7 +156,7 @@ struct Share {
     rows: usize,
 }
 
-/// The same as a phase: &every workgroup a split or some heads of one, the second stage as wide as
+/// The same as a phase: every workgroup a split or some heads of one, the second stage as wide as
 /// the first. `inlines` where the phase behind may take the second stage's place. None where the
 /// sums of so many subgroups do not fit.
 pub fn split_phase<P: Cache>(

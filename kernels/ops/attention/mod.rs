@@ -1,9 +1,6 @@
 //! What operations on the heads of a layer share: their parameters as traits, their bindings.
 
-use crate::codes::KvFormat;
-use crate::descriptor::*;
-use crate::layout::KvVectors;
-use crate::len;
+use crate::declare::*;
 
 pub mod geometry;
 

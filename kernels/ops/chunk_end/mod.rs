@@ -1,10 +1,6 @@
 //! The end of a chunk of a prompt: its last token's row for the head, and the position after it.
 
-use crate::codes::{FloatFormat, STATE_WORDS};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{PROMPT_LEN, choice, dim, n_kv};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `chunk_end`.

@@ -1,10 +1,6 @@
 //! Matrix times matrix, the bulk of a prompt: many tokens at once.
 
-use crate::codes::{Beta, FloatFormat, Format, Packing};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{State, choice, dim, start};
-use crate::shared::*;
+use crate::declare::*;
 
 mod tile;
 

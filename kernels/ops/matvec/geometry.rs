@@ -1,9 +1,7 @@
 //! Geometry of kernels that read rows of a matrix: which lanes read how much of which row.
 
-use crate::adapter::Capabilities;
-use crate::descriptor::{Constants, Overrides, Tunables};
+use crate::declare::*;
 use crate::matvec::MatVec;
-use crate::phases::Grid;
 
 /// Invocations over all rows that fill a large GPU (132 processors of 2048, at half occupancy).
 const FULL: usize = 110_000;

@@ -12,8 +12,7 @@ pub mod head;
 pub mod schedule;
 pub mod soa;
 
-use crate::codes::{Format, Order, Packing};
-use crate::descriptor::{Binding, Elem, Len, Matrix, OfState, Tolerance};
+use crate::declare::*;
 
 /// An operation that reads the rows of a matrix.
 pub trait MatVec {

@@ -7,10 +7,7 @@ use std::marker::PhantomData;
 
 use super::geometry::*;
 use super::{ALONG_ROWS, MatVec, soa};
-use crate::adapter::Capabilities;
-use crate::codes::{Format, Order, Packing};
-use crate::descriptor::{Constants, Overrides, Stage, Tunables, Variant, groups_for};
-use crate::shared::exceeds;
+use crate::declare::*;
 
 /// Variants of an operation, by their schedule.
 pub struct Schedule<P>(PhantomData<P>);

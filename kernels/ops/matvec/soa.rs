@@ -2,10 +2,7 @@
 //! lanes read how much of which row.
 
 use super::MatVec;
-use crate::adapter::Capabilities;
-use crate::codes::Format;
-use crate::descriptor::{Constants, Overrides, Tunables};
-use crate::phases::Grid;
+use crate::declare::*;
 
 /// Weights in sixteen bytes of codes; see `rows/soa.wgsl`.
 pub fn chunk<P: MatVec>(p: &P) -> usize {
@@ -118,7 +115,7 @@ pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Geometry of soa_int8.wgsl as a phase: &of `each`, lanes and shares of a row those with which
+/// Geometry of soa_int8.wgsl as a phase: of `each`, lanes and shares of a row those with which
 /// the workgroups of a grid have the least to do one after the other.
 pub fn dot4_phase<P: MatVec>(
     p: &P,

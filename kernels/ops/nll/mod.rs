@@ -1,8 +1,6 @@
 //! How unlikely a model finds given tokens: the term that perplexity is the mean of.
 
-use crate::descriptor::*;
-use crate::len;
-use crate::param::dim;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `nll`.

@@ -2,11 +2,7 @@
 //! queries and keys, keys and values into the cache.
 
 use crate::attention::*;
-use crate::codes::{KvFormat, Norm, RopeFactors, RopeStyle, TokensOf};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{PROMPT_LEN, dim, n_kv};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `qkv_rope_append`.

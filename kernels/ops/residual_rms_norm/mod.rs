@@ -1,11 +1,7 @@
 //! A branch into the residual stream and the stream's norm for the next matrix, in one dispatch; of
 //! one token or of the rows of several.
 
-use crate::codes::{FloatFormat, Norm, NormOffset};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{dim, float};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `residual_rms_norm`.

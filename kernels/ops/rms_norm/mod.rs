@@ -1,11 +1,6 @@
 //! Root-mean-square normalisation (Zhang and Sennrich, arXiv 1910.07467), standard and Gemma.
 
-use crate::adapter::Capabilities;
-use crate::codes::{FloatFormat, NormOffset};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::dim;
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `rms_norm`.

@@ -1,11 +1,6 @@
 //! Sampling of the next token, and the end of a step.
 
-use crate::adapter::Capabilities;
-use crate::codes::STATE_WORDS;
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{PROMPT_LEN, dim, float, n_kv, start};
-use crate::shared::exceeds;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `sample`.

@@ -2,14 +2,9 @@
 //! rotated, its key and value appended, and attention runs over the cache. Of several sequences at
 //! one position, the same for each.
 
-use crate::adapter::Capabilities;
 use crate::attention::geometry::*;
 use crate::attention::*;
-use crate::codes::{FloatFormat, KV_BLOCK, KvFormat, Norm, RopeFactors, RopeStyle, TokensOf};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{dim, n_kv};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `attention_append`.

@@ -2,11 +2,7 @@
 
 use crate::attention::geometry::*;
 use crate::attention::*;
-use crate::codes::{FloatFormat, KvFormat};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{dim, n_kv};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `attention_decode`.

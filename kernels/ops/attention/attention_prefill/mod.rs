@@ -1,14 +1,9 @@
 //! Attention of several consecutive tokens over a cache that already holds them: causal,
 //! grouped-query, full or within a window.
 
-use crate::adapter::Capabilities;
 use crate::attention::geometry::*;
 use crate::attention::*;
-use crate::codes::{FloatFormat, KvFormat, QueryRow};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{PROMPT_LEN, Param, State, choice, dim, n_kv, start};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `attention_prefill`.

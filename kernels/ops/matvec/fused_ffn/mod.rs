@@ -1,14 +1,9 @@
 //! Gate and up projection with their activation: the first half of a gated feed-forward block.
 
-use crate::adapter::Capabilities;
-use crate::codes::{Activation, FloatFormat, Format, Norm};
-use crate::descriptor::*;
-use crate::len;
+use crate::declare::*;
 use crate::matvec::geometry::dense_only;
 use crate::matvec::schedule::{Schedule, stacked, tile};
 use crate::matvec::{mat_vec, nmse, soa, weights};
-use crate::param::{choice, dim};
-use crate::shared::*;
 
 crate::params! {
     /// Parameters of `fused_ffn`.

@@ -1,14 +1,9 @@
 //! Matrix times vector, the bulk of every decode step.
 
-use crate::adapter::Capabilities;
-use crate::codes::{Beta, FloatFormat, Format};
-use crate::descriptor::*;
-use crate::len;
+use crate::declare::*;
 use crate::matvec::geometry::*;
 use crate::matvec::schedule::{Schedule, eight_rows_unsupported};
 use crate::matvec::{MatVec, mat_vec, nmse, weights};
-use crate::param::dim;
-use crate::shared::*;
 
 crate::params! {
     /// Parameters of `gemv`.

@@ -1,15 +1,10 @@
 //! Quantised matrix times vector: ggml blocks are decoded on the way.
 
-use crate::adapter::Capabilities;
-use crate::codes::{Beta, FloatFormat, Format, Order, Packing};
-use crate::descriptor::*;
-use crate::len;
+use crate::declare::*;
 use crate::matvec::geometry::{lanes_grid, ragged_vectors};
 use crate::matvec::schedule::{Schedule, eight_rows_unsupported, whole_chunks};
 use crate::matvec::soa::{self, LANES, geometry, lanes, staged, subgroup};
 use crate::matvec::{mat_vec, nmse, weights};
-use crate::param::{State, dim, mostly};
-use crate::shared::*;
 
 crate::params! {
     /// Parameters of `gemv_q`.

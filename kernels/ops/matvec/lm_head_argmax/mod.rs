@@ -1,12 +1,8 @@
 //! The LM head fused with the greedy choice: no logit is written.
 
-use crate::codes::{FloatFormat, Format, HeadPart, Packing, STATE_WORDS};
-use crate::descriptor::*;
-use crate::len;
+use crate::declare::*;
 use crate::matvec::geometry::{dense_only, quantised_only, rows_grid};
 use crate::matvec::{head, mat_vec, weights};
-use crate::param::{PROMPT_LEN, n_kv};
-use crate::shared::{ACT_FORMAT_IN, weight};
 
 crate::params! {
     /// Parameters of `lm_head_argmax`.

@@ -1,13 +1,8 @@
 //! The LM head fused with the largest logits: the others are never written.
 
-use crate::adapter::Capabilities;
-use crate::codes::{FloatFormat, Format, HeadPart, Packing};
-use crate::descriptor::*;
-use crate::len;
+use crate::declare::*;
 use crate::matvec::geometry::{dense_only, quantised_only, rows_grid};
 use crate::matvec::{head, mat_vec, nmse, weights};
-use crate::param::dim;
-use crate::shared::{ACT_FORMAT_IN, exceeds, weight};
 
 crate::params! {
     /// Parameters of `lm_head_topk`.

@@ -1,15 +1,10 @@
 //! A product, its norm and the residual stream: the second half of a feed-forward block, or the
 //! output projection of attention.
 
-use crate::adapter::Capabilities;
-use crate::codes::{FloatFormat, Format, Norm, NormOffset};
-use crate::descriptor::*;
-use crate::len;
+use crate::declare::*;
 use crate::matvec::geometry::*;
 use crate::matvec::schedule::Schedule;
 use crate::matvec::{MatVec, mat_vec, nmse, soa, weights};
-use crate::param::{choice, dim, float};
-use crate::shared::*;
 
 crate::params! {
     /// Parameters of `matmul_rmsnorm_fused`.
