@@ -197,7 +197,7 @@ impl<T> Repetitions<T> {
     /// What counts, and what a record says of the rest.
     pub fn end(self, settled: bool) -> (Vec<T>, Watched) {
         let flags = [(!settled, Flag::NotSettled), (self.held_down, Flag::Throttled)];
-        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
         (self.kept, Watched { throttled: self.dropped, flags: flags.collect() })
     }
 }
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(watched(&[]), (vec![0, 1, 2], Watched::default()));
         let dropped = |throttled, flags| Watched { throttled, flags };
         assert_eq!(watched(&[false, true, true]), (vec![0, 3, 4], dropped(2, Vec::new())));
-        let flagged = vec![Flag::Throttled.into()];
+        let flagged = vec![Flag::Throttled];
         assert_eq!(watched(&[true; 9]), (vec![3, 4, 5], dropped(3, flagged)));
         let (_, unsettled) = Repetitions::<()>::new(0).end(false);
         assert_eq!(unsettled.flags, [Flag::NotSettled]);
