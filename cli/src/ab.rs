@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use lathe_harness::data::Ratio;
-use lathe_harness::data::Word;
 use lathe_harness::data::paired::{FEWEST_BLOCKS, Verdict, usable};
 use lathe_harness::data::record::{Ab, AbSide, Body, Flag, Record};
 use lathe_harness::data::rng::Rng;
-use lathe_harness::data::stats;
 use lathe_harness::decode::{self, model::recorded_name};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Span};
@@ -164,36 +162,27 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
              --runtime-checks (both) or --unchecked-files (neither) compares like with like"
         );
     }
-    let ab::Outcome { comparison, blocks, throttled, drift, mut flags } = outcome;
+    let ab::Outcome { blocks, throttled, drift, mut flags, .. } = outcome;
     flags.extend(one_shape.then_some(Flag::OneShape));
     flags.extend(own_tolerance.then_some(Flag::OwnTolerance));
     let wrong = sides.iter().flatten().any(|side| side.outside.is_some());
     flags.extend(wrong.then_some(Flag::WrongByALittle));
     environment.canary_drift = drift;
     let (a_side, b_side) = sides.map(|[a, b]| (a, b)).unzip();
-    let median = |times: Vec<f64>| stats::summarise(&times).median;
     let body = Ab {
         kernel: opts.kernel.clone(),
         shape,
         a: names[0].clone(),
         b: names[1].clone(),
-        a_us: median(blocks.iter().flat_map(|b| b.a).collect()),
-        b_us: median(blocks.iter().flat_map(|b| b.b).collect()),
-        verdict: comparison.verdict.into(),
-        ratio: comparison.ratio,
-        control: comparison.control,
-        control_b: Some(comparison.control_b),
         a_side,
         b_side,
-        samples: blocks.iter().map(Into::into).collect(),
-        processes: Vec::new(),
-        indifference: comparison.indifference,
-        confidence: Some(options.paired.confidence),
+        samples: blocks,
         verified,
-        flags: flags.into_iter().map(Into::into).collect(),
+        flags,
         throttled,
-        blocks: comparison.blocks,
+        ..Ab::default()
     };
+    let body = body.settled().map_err(Error::CheckFailed)?;
     environment.timestamp_quantum_ns = Span::new(&gpu)?.timestamp_step_ns(&gpu)?;
     if let Some(machine) = &mut environment.machine {
         machine.gpu.extend(gpu.state());
@@ -212,7 +201,7 @@ fn selected(kernel: &'static Kernel, problem: &Problem, gpu: &Gpu) -> Result<Str
     Ok(selection.plan.variant)
 }
 
-/// What `--shape` does not name, moved into what the sides that are files take.
+/// Moves parameters that `--shape` does not name into the shapes that files take.
 fn within_files(
     problem: Problem,
     opts: &Opts,
@@ -253,7 +242,7 @@ fn no_verdict(ab: &Ab) -> String {
     if ab
         .samples
         .iter()
-        .flat_map(|block| block.a_us.iter().chain(&block.b_us))
+        .flat_map(|block| block.a.iter().chain(&block.b))
         .any(|us| !usable(us))
     {
         return format!("in {blocks} a time is not a positive number");
@@ -318,9 +307,9 @@ fn print(ab: &Ab) {
         n => format!("in each of {n} processes"),
     };
     let tone = match ab.verdict {
-        Word::Known(Verdict::Faster | Verdict::Same) => out::Tone::Good,
-        Word::Known(Verdict::Slower) => out::Tone::Bad,
-        _ => out::Tone::Unclear,
+        Verdict::Faster | Verdict::Same => out::Tone::Good,
+        Verdict::Slower => out::Tone::Bad,
+        Verdict::Inconclusive => out::Tone::Unclear,
     };
     let rests_on = match ab.ratio {
         Ratio::UNKNOWN => no_verdict(ab),

@@ -1,6 +1,5 @@
 //! `lathe bench`: GPU time, cold and warm, against the measured copy bandwidth.
 
-mod adapters;
 mod axes;
 mod decode;
 
@@ -10,13 +9,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use lathe_harness::data::record::{Bench, BenchCase, Body, Environment, Record, StageTiming};
-use lathe_harness::data::shard::Shard;
+use lathe_harness::data::row::{self, Run};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::measure::{BenchOptions, Outcome, Session};
 use lathe_harness::plan::select::{Hints, select};
 use lathe_harness::plan::tuned::{Store, Tuned};
 use lathe_harness::plan::{Plan, PlanError, Subject};
-use lathe_harness::report::cases as rows;
 use lathe_kernels::Problem;
 
 use super::Global;
@@ -33,9 +31,7 @@ enum Format {
     Md,
     /// One document.
     Json,
-    /// One line a case, each with its environment.
-    Jsonl,
-    /// Comma-separated values.
+    /// Comma-separated rows, as `lathe merge` keeps them.
     Csv,
 }
 
@@ -104,28 +100,18 @@ struct KernelOpts {
     /// How to print results
     #[arg(long, default_value = "table")]
     format: Format,
-    /// Save the run as a record; an existing file is not overwritten. With --all-adapters a folder,
-    /// and a record an adapter
+    /// Save the run as a record; an existing file is not overwritten
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Let a software adapter save records
     #[arg(long)]
     allow_software: bool,
-    /// Measure on each adapter in turn, in a process each
-    #[arg(long, conflicts_with = "watch")]
-    all_adapters: bool,
-    /// Of all kernels and shapes only every N-th, from the I-th on: one job of N
-    #[arg(long, value_name = "I/N", conflicts_with = "watch")]
-    shard: Option<Shard>,
 }
 
 fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     let watched = super::watched(global, opts.watch, opts.wgsl.as_deref())?;
     if opts.one_shape && opts.wgsl.is_none() {
         return Err(Error::Usage("--one-shape needs a file of yours: --wgsl FILE".into()));
-    }
-    if opts.all_adapters {
-        return adapters::run(global, opts);
     }
     let gpu = Arc::new(global.open()?);
     let allowed = opts.save.is_none() || opts.allow_software;
@@ -163,7 +149,6 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     };
     let tuned = opts.selected.then_some(tuned);
     let (mut planned, mut unavailable) = (Vec::new(), Vec::new());
-    let mut units = 0;
     for (kernel, variants) in named {
         // A file stands in the place of one variant.
         let mut subjects: Vec<_> = match &opts.wgsl {
@@ -178,17 +163,6 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             None if opts.first => vec![kernel.default_problem()],
             None => kernel.bench(),
         };
-        // All variants of a shape are of one shard: they are compared with each other.
-        let before = units;
-        units += problems.len();
-        let problems: Vec<_> = (before..units)
-            .zip(problems)
-            .filter(|(nth, _)| opts.shard.is_none_or(|shard| shard.has(*nth)))
-            .map(|(_, problem)| problem)
-            .collect();
-        if problems.is_empty() {
-            continue;
-        }
         for subject in &mut subjects {
             subject.one_shape = opts.one_shape;
             super::check_others(&session.gpu, subject, &problems)?;
@@ -198,12 +172,6 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
             planned.extend(plans.into_iter().map(|plan| (plan, problem.clone())));
         }
     }
-    if let Some(shard) = opts.shard {
-        let own = (0..units).filter(|nth| shard.has(*nth)).count();
-        eprintln!("lathe: shard {shard}: {own} of {units} kernels and shapes");
-    }
-    // A shard may have only what this adapter cannot run: that is said, and the others go on.
-    let is_idle = opts.shard.is_some() && planned.is_empty();
     let count = planned.len();
     if let Some(what) = what_comes(count, &session.options) {
         eprintln!("lathe: {what}");
@@ -237,7 +205,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         eprintln!("unavailable {line}");
     }
     let (measured, failed) = (bench.cases.len(), bench.failed.len());
-    if measured + failed == 0 && !is_idle {
+    if measured + failed == 0 {
         return Err(Error::Unavailable {
             what: match opts.targets.is_empty() {
                 true => "every variant".into(),
@@ -322,11 +290,10 @@ fn print(record: &Record, format: Format) {
     let copy_gb_s = environment.copy_gb_s.unwrap_or(f64::NAN);
     match format {
         Format::Json => out::document(record),
-        Format::Jsonl => match rows::jsonl(cases, environment) {
-            Ok(lines) => out::text(&lines),
-            Err(e) => out::end(&e.into()),
+        Format::Csv => match row::table(&[Run::of("run", record)]) {
+            Ok((rows, _)) => out::text(&String::from_utf8_lossy(&rows)),
+            Err(e) => out::end(&std::io::Error::other(e.to_string())),
         },
-        Format::Csv => out::text(&rows::csv(cases)),
         Format::Table | Format::Md => {
             for cases in cases.chunk_by(|a, b| a.kernel == b.kernel) {
                 print_kernel(cases, environment, format);
@@ -412,7 +379,7 @@ fn print_kernel(cases: &[BenchCase], environment: &Environment, format: Format) 
             table::micros(c.warm.median_us),
             format!("{:.0}", c.gb_s),
             format!("{:.1} %", 100.0 * c.fraction_of_copy),
-            c.tflop_s.map(tflop_s).unwrap_or_default(),
+            tflop_s(c.tflop_s),
         ]);
         if overlapped {
             let us = c.overlapped.as_ref().map(|t| t.median_us);

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lathe_harness::data::Ratio;
-use lathe_harness::data::gate::{GateReport, GateVerdict, compare};
-use lathe_harness::data::record::Record;
+use lathe_harness::data::gate::{GateReport, compare};
+use lathe_harness::data::paired::Verdict;
+use lathe_harness::data::row::Run;
 use lathe_harness::error::{Error, Result};
 
 use super::Global;
@@ -15,20 +16,20 @@ use crate::table;
 
 const EXAMPLES: &str = "\
 Exit codes:
-  0  no changed case is slower or unclear; an unchanged one may have moved with the machine
+  0  no changed case is slower or inconclusive; an unchanged one may have moved with the machine
   1  a confirmed slowdown, or a case that had a time is wrong now
-  2  the records cannot be compared
-  6  a changed case is unclear, or probably slower: measure again, several records a side
+  2  the runs cannot be compared
+  6  a changed case is inconclusive: measure again, several records a side
 
 Examples:
   lathe compare base.json new.json
-  lathe compare base.json new.json --json
+  lathe compare benches/records/nvidia-h200.csv#2026-11-22-ladder-gemv new.json
   lathe compare --base a1.json a2.json a3.json --new b1.json b2.json b3.json";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Opts {
-    /// Record to compare with
+    /// Record to compare with, or FILE.csv#RUN
     #[arg(
         value_name = "BASE",
         requires = "one_new",
@@ -36,7 +37,7 @@ pub(super) struct Opts {
         conflicts_with_all = ["base", "new"]
     )]
     one_base: Option<PathBuf>,
-    /// Record to judge
+    /// Record to judge, or FILE.csv#RUN
     #[arg(value_name = "NEW")]
     one_new: Option<PathBuf>,
     /// Records to compare with: several runs of one build
@@ -51,8 +52,9 @@ pub(super) struct Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let read = |one: &Option<PathBuf>, several: &[PathBuf]| -> Result<Vec<Record>> {
-        one.iter().chain(several).map(|path| Ok(Record::read(path)?)).collect()
+    let read = |one: &Option<PathBuf>, several: &[PathBuf]| -> Result<Vec<Run>> {
+        let runs = one.iter().chain(several).map(|path| Ok(Run::read(path)?));
+        Ok(runs.collect::<Result<Vec<_>>>()?.concat())
     };
     let (base, new) = (read(&opts.one_base, &opts.base)?, read(&opts.one_new, &opts.new)?);
     let report = compare(&base, &new, opts.force)?;
@@ -60,22 +62,21 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         eprintln!("lathe: {warning}");
     }
     global.print(&report, || print(&report));
-    let of = |n: usize, [one, several]: [&str; 2]| {
-        (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { several }))
-    };
-    let told: Vec<String> = [
-        of(report.wrong, ["case became wrong", "cases became wrong"]),
-        of(report.slowdowns, ["confirmed slowdown", "confirmed slowdowns"]),
-        of(report.unclear, ["case is unclear", "cases are unclear"]),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
     match report.exit_code() {
         0 => Ok(()),
-        1 => Err(Error::CheckFailed(told.join(", "))),
-        _ => Err(Error::Inconclusive(told.join(", "))),
+        1 => Err(Error::CheckFailed(counts(&report))),
+        _ => Err(Error::Inconclusive(counts(&report))),
     }
+}
+
+/// Numbers of what counts.
+fn counts(report: &GateReport) -> String {
+    format!(
+        "{} confirmed slowdown(s), {} wrong, {} inconclusive",
+        report.count(Verdict::Slower),
+        report.wrong.len(),
+        report.count(Verdict::Inconclusive)
+    )
 }
 
 fn print(report: &GateReport) {
@@ -87,18 +88,16 @@ fn print(report: &GateReport) {
         let header = ["case", "base", "new", "new / base, 95 %", "verdict"];
         let mut t = table::table(&header, &[1, 2, 3]);
         for case in group {
-            let time = |us: Option<f64>| us.map_or_else(|| "-".into(), table::micros);
             let ratio = |r: Ratio| format!("{:.3} {:.3}–{:.3}", r.median, r.low, r.high);
-            let within = case.threshold.map(|t| format!(" ±{:.1} %", 100.0 * t));
             t.add_row(vec![
                 name(&case.key).to_owned(),
-                time(case.base_us),
-                time(case.new_us),
+                table::micros(case.base_us),
+                table::micros(case.new_us),
                 case.ratio.map_or_else(|| "-".into(), ratio),
-                format!("{}{}", case.verdict, within.unwrap_or_default()),
+                format!("{} ±{:.1} %", case.verdict, 100.0 * case.threshold),
             ]);
         }
-        out::table(t);
+        out::fitted(t);
     }
     if let Some(control) = report.control {
         outln!(
@@ -109,42 +108,33 @@ fn print(report: &GateReport) {
             100.0 * control.spread
         );
     }
-    // What there is to do, once a verdict, under the cases it is for.
-    let mut verdicts: Vec<GateVerdict> = report.cases.iter().map(|case| case.verdict).collect();
-    verdicts.sort_unstable();
-    verdicts.dedup();
-    for verdict in verdicts {
-        let Some(next) = verdict.next() else { continue };
-        outln!();
-        for case in report.cases.iter().filter(|case| case.verdict == verdict) {
-            let separator = if case.note.is_empty() { "" } else { ": " };
-            let line = format!("{verdict}: {}{separator}{}", case.key, case.note);
-            out::verdict(tone(verdict), &line);
+    for (what, keys) in [("missing", &report.missing), ("new", &report.new)] {
+        keys.iter().for_each(|key| outln!("{what}: {key}"));
+    }
+    for case in report.cases.iter().filter(|case| !case.reason.is_empty()) {
+        outln!("{}: {}: {}", case.verdict, case.key, case.reason);
+    }
+    for text in &report.wrong {
+        out::verdict(Tone::Bad, &format!("wrong: {text}"));
+    }
+    for (verdict, next) in [
+        (Verdict::Slower, "`lathe ab` of the old text and the new one says by how much in one run"),
+        (
+            Verdict::Inconclusive,
+            "measure both builds again on a quiet machine, in turns; three records a side decide \
+             3 %: lathe compare --base A B C --new D E F",
+        ),
+    ] {
+        if report.count(verdict) > 0 {
+            outln!("{verdict}: next: {next}");
         }
-        outln!("  next: {next}");
     }
     let overall = match report.exit_code() {
         0 => Tone::Good,
         1 => Tone::Bad,
         _ => Tone::Unclear,
     };
-    let slowdowns = match report.slowdowns {
-        1 => "1 confirmed slowdown".to_owned(),
-        n => format!("{n} confirmed slowdowns"),
-    };
-    out::verdict(
-        overall,
-        &format!("{slowdowns}, {} wrong, {} unclear", report.wrong, report.unclear),
-    );
-}
-
-/// The colour of a verdict.
-fn tone(verdict: GateVerdict) -> Tone {
-    match verdict {
-        GateVerdict::Wrong | GateVerdict::Slowdown => Tone::Bad,
-        GateVerdict::Same | GateVerdict::Faster => Tone::Good,
-        _ => Tone::Unclear,
-    }
+    out::verdict(overall, &counts(report));
 }
 
 /// Kernel and shape of a case of `bench`, whose key is `kernel/variant shape`.
@@ -153,7 +143,7 @@ fn heading(key: &str) -> Option<(&str, &str)> {
     Some((name.split_once('/')?.0, shape))
 }
 
-/// What is left of a key beside these.
+/// The rest of a key beside these.
 fn name(key: &str) -> &str {
     let variant = || key.split_once(' ')?.0.split_once('/');
     variant().map_or(key, |(_, variant)| variant)

@@ -50,7 +50,10 @@ use lathe_harness::plan::{PlanError, Subject};
 use lathe_kernels::{Kernel, KernelVariant, Problem};
 use out::Stream;
 use serde::Serialize;
-use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Workbench for WGSL language-model decode kernels.
 #[derive(Debug, Parser)]
@@ -256,21 +259,22 @@ fn name_runtime_folder() {
 
 /// Prints events of the library on stderr, as many as the command line or `LATHE_LOG` asks for.
 fn log(global: &Global) -> impl tracing::Subscriber + Send + Sync + 'static {
-    let level = match global.verbose {
-        0 => "warn",
-        1 => "lathe_harness=info,lathe_cli=info,warn",
-        _ => "lathe_harness=debug,lathe_cli=debug,info",
+    let ours = |level| {
+        let crates = ["lathe_cli", "lathe_decode", "lathe_device", "lathe_model", "lathe_record"];
+        Targets::new().with_targets(crates.map(|name| (name, level)))
     };
-    tracing_subscriber::fmt()
+    let asked = match global.verbose {
+        0 => Targets::new().with_default(LevelFilter::WARN),
+        1 => ours(LevelFilter::INFO).with_default(LevelFilter::WARN),
+        _ => ours(LevelFilter::DEBUG).with_default(LevelFilter::INFO),
+    };
+    let variable = std::env::var("LATHE_LOG").ok().and_then(|filter| filter.parse().ok());
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| Stream::Stderr)
         .with_ansi(out::colours() && Stream::Stderr.is_terminal())
         .without_time()
-        .with_target(false)
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("LATHE_LOG")
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level)),
-        )
-        .finish()
+        .with_target(false);
+    tracing_subscriber::registry().with(lines.with_filter(variable.unwrap_or(asked)))
 }
 
 /// Runs a command, says what went wrong, and returns the exit code.
@@ -468,9 +472,9 @@ fn watch(watched: Option<&Path>, mut work: impl FnMut() -> Result<()>) -> Result
     }
 }
 
-/// What a mistyped name may have meant, or all that there are.
+/// Names that a mistyped one may have meant, or all that there are.
 fn meant(name: &str, known: &[&str]) -> String {
-    /// How alike two names are, from 0 to 1, when one is taken for the other.
+    /// Likeness of two names, from 0 to 1, at which one is taken for the other.
     const ALIKE: f64 = 0.75;
     let alike = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
     let mut near: Vec<_> = known.iter().filter(|known| alike(known) >= ALIKE).collect();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lathe_harness::data::record::Record;
+use lathe_harness::data::row::{self, Run};
 use lathe_harness::error::Result;
 use lathe_harness::report::html;
 
@@ -11,7 +12,7 @@ use super::Global;
 
 #[derive(Debug, Args)]
 pub(super) struct Opts {
-    /// Records
+    /// Records, and CSV files of results, whole or as FILE.csv#RUN
     #[arg(required = true)]
     records: Vec<PathBuf>,
     /// HTML file to write
@@ -20,15 +21,16 @@ pub(super) struct Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let records = opts
-        .records
-        .iter()
-        .map(|path| {
+    let (mut records, mut runs) = (Vec::new(), Vec::new());
+    for path in &opts.records {
+        if row::is_table(path) {
+            runs.extend(Run::read(path)?);
+        } else {
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-            Ok((name.into_owned(), Record::read(path)?))
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let page = html::render(&records);
+            records.push((name.into_owned(), Record::read(path)?));
+        }
+    }
+    let page = html::page(&records, &runs);
     super::write_page(&opts.output, &page)?;
     global.print(&serde_json::json!({ "output": opts.output, "bytes": page.len() }), || {
         outln!("{}: {} bytes", opts.output.display(), page.len());

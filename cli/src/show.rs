@@ -1,12 +1,11 @@
 //! `lathe show`: what a device compiles of a variant. Needs no device.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use lathe_harness::decode::{DecodeOptions, Model};
 use lathe_harness::error::{Error, Result};
-use lathe_harness::files;
 use lathe_harness::plan::backend_text::{self, Language, Written};
 use lathe_harness::plan::run::{Run, Runs};
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, phases};
@@ -37,12 +36,6 @@ pub(super) struct Opts {
     /// benchmark shape
     #[arg(long = "as", value_name = "LANGUAGE", default_value = "wgsl", value_parser = language())]
     language: Language,
-    /// Only this stage
-    #[arg(long, value_name = "ENTRY")]
-    stage: Option<String>,
-    /// Write a file; SPIR-V then is binary
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
 }
 
 /// What `--as` takes, and what its help says of each.
@@ -64,12 +57,11 @@ fn language() -> impl TypedValueParser<Value = Language> {
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if opts.target == "run" {
         let text = run_of_layer(opts)?;
-        match &opts.output {
-            Some(path) => save(path, &text)?,
-            None if global.json => out::json(&serde_json::json!({
+        match global.json {
+            true => out::json(&serde_json::json!({
                 "layer": opts.layer, "language": opts.language.name(), "text": text.to_string(),
             })),
-            None => out::text(&text.to_string()),
+            false => out::text(&text.to_string()),
         }
         return Ok(());
     }
@@ -83,7 +75,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             variants[0].name
         )));
     };
-    let linked = opts.language == Language::Wgsl && opts.shape.is_none() && opts.stage.is_none();
+    let linked = opts.language == Language::Wgsl && opts.shape.is_none();
     let shown = if linked {
         let source = lathe_kernels::source(kernel.name, variant.name);
         let text = source.map(|s| s.text.to_owned()).ok_or_else(|| no_file(kernel, variant))?;
@@ -91,13 +83,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     } else {
         stages(kernel, variant, opts)?
     };
-    if let Some(path) = &opts.output {
-        let [(_, one)] = shown.as_slice() else {
-            let names: Vec<_> = shown.iter().filter_map(|(stage, _)| *stage).collect();
-            return Err(Error::Usage(format!("a file takes one --stage: {}", names.join(", "))));
-        };
-        return save(path, one);
-    }
     if global.json {
         let texts = shown
             .iter()
@@ -116,13 +101,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         out::text(&text.to_string());
     }
     Ok(())
-}
-
-fn save(path: &Path, text: &Written) -> Result<()> {
-    if path.exists() {
-        return Err(Error::Usage(format!("{} exists; remove it first", path.display())));
-    }
-    files::write_new(path, &text.bytes()).map_err(Error::io(path))
 }
 
 /// The text of the run that a layer is in, on an adapter that has what kernels like to have.
@@ -179,17 +157,10 @@ fn stages(
     if let Some(limitation) = opts.language.limitation(&reflection) {
         return Err(Error::Usage(format!("{}/{}: {limitation}", kernel.name, variant.name)));
     }
-    let known: Vec<_> = variant.stages.iter().map(|s| s.entry).collect();
-    if let Some(stage) = opts.stage.as_deref().filter(|stage| !known.contains(stage)) {
-        return Err(Error::Usage(format!("no stage `{stage}`; there are {}", known.join(", "))));
-    }
     let tuned = variant.constants(&shape, &caps);
     let constants: Constants = reflection.constants(shape.iter().chain(tuned))?;
     let mut shown = Vec::new();
-    for entry in known {
-        if opts.stage.as_deref().is_some_and(|stage| stage != entry) {
-            continue;
-        }
+    for entry in variant.stages.iter().map(|stage| stage.entry) {
         let (module, info) = reflection.resolved(entry, &constants)?;
         let written = opts.language.write(&module, &info, entry).map_err(|e| {
             Error::CheckFailed(format!("{}/{} {entry}: {e}", kernel.name, variant.name))

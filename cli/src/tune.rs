@@ -8,7 +8,6 @@ use std::time::Duration;
 use clap::Args;
 use lathe_harness::data::Ratio;
 use lathe_harness::data::processes::CLAIM;
-use lathe_harness::data::shard::Shard;
 use lathe_harness::decode::Model;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::measure::tune::{Answer, Candidate, Found, Request, Trials, TuneOptions, tune};
@@ -53,10 +52,6 @@ pub(super) struct Opts {
     /// Let a software adapter be tuned
     #[arg(long)]
     allow_software: bool,
-    /// Of all kernels and shapes only every N-th, from the I-th on: one job of N, with a store of
-    /// its own
-    #[arg(long, value_name = "I/N", conflicts_with = "show")]
-    shard: Option<Shard>,
 }
 
 /// The child process that tries candidates.
@@ -101,13 +96,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if opts.show {
         return show(global, &Store::read(&path)?);
     }
-    if opts.shard.is_some() && opts.store.is_none() && std::env::var_os("LATHE_TUNED").is_none() {
-        return Err(Error::Usage(
-            "--shard needs --store FILE: jobs that share a store overwrite each other's choices; \
-             `lathe merge` joins them"
-                .into(),
-        ));
-    }
     let gpu = Arc::new(global.open()?);
     super::refuse_software(&gpu, opts.allow_software, "tuning", "tunes")?;
     if opts.kernel.is_none() && !opts.candidate.is_empty() {
@@ -132,17 +120,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
         (None, None) => return Err(Error::Usage("give a KERNEL or --model FILE".into())),
     };
-    let all = work.len();
-    let work = match opts.shard {
-        Some(shard) => shard.of(work),
-        None => work,
-    };
     let mut store = Store::read(&path)?;
-    if let Some(shard) = opts.shard {
-        eprintln!("lathe: shard {shard}: {} of {all} kernels and shapes", work.len());
-        // There for `merge` even if nothing is found.
-        store.write(&path)?;
-    }
     let mut options = TuneOptions {
         time_out: Duration::from_secs_f64(opts.time_out.clamp(0.1, 3600.0)),
         finalists: 5,

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use lathe_harness::data::record::{Body, Environment, Record};
+use lathe_harness::data::record::{Bench, BenchCase, Body, Environment, Record, Timing};
 use serde_json::Value;
 
 use crate::common::{
@@ -53,14 +53,10 @@ fn bench_prints_one_document_and_every_format_and_saves_a_record_once() {
     assert!(matches!(saved.body, Body::Bench(b) if b.cases.len() == 1));
     // A record is never overwritten.
     ended(&lathe(&[&base[..], &save].concat()), 2);
-    for format in ["jsonl", "csv", "md", "table"] {
+    for format in ["csv", "md", "table"] {
         let output = lathe(&[&base[..], &["--format", format]].concat());
         let text = String::from_utf8(output.stdout.clone()).unwrap();
         assert!(text.contains("gemv") && text.contains("workgroup"), "{format}: {text}");
-        if format == "jsonl" {
-            let row: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
-            assert_eq!(row["environment"]["adapter"], gpu.adapter.name.as_str());
-        }
     }
 }
 
@@ -174,17 +170,17 @@ fn a_winner_with_weights_is_measured_and_only_a_faster_one_is_stored() {
 }
 
 fn fake_record(scale: f64, source: &str, adapter: &str, path: &Path) {
-    let samples: Vec<_> = (0..40).map(|i| scale * (10.0 + 0.01 * f64::from(i % 5))).collect();
-    let timing = serde_json::json!({
-        "median_us": 10.02 * scale, "min_us": 10.0 * scale, "spread": 0.002, "noise": 0.001,
-        "settled": true, "dispatches": 100, "samples_us": samples,
-    });
-    let bench = serde_json::json!({ "cases": [{
-        "kernel": "gemv", "variant": "subgroup", "shape": "ROWS=1", "source": source,
-        "cold": timing, "warm": timing, "bytes": 1e6, "flops": 1e6,
-        "gb_s": 1e3 / (10.02 * scale), "fraction_of_copy": 0.5, "rotated_bytes": 1,
-        "clock": "gpu", "flags": [],
-    }]});
+    let samples = (0..40).map(|i| scale * (10.0 + 0.01 * f64::from(i % 5)));
+    let cold = Timing { settled: true, samples_us: samples.collect(), ..Timing::default() };
+    let case = BenchCase {
+        kernel: "gemv".into(),
+        variant: "subgroup".into(),
+        shape: "ROWS=1".into(),
+        source: source.into(),
+        warm: cold.clone(),
+        cold,
+        ..BenchCase::default()
+    };
     let environment = Environment {
         date: "2026-01-01T00:00:00Z".into(),
         lathe: "0".into(),
@@ -200,7 +196,7 @@ fn fake_record(scale: f64, source: &str, adapter: &str, path: &Path) {
         canary_drift: Some(0.001),
         ..Environment::default()
     };
-    let bench = serde_json::from_value(bench).unwrap();
+    let bench = Bench { cases: vec![case], failed: Vec::new() };
     Record::new(environment, Body::Bench(bench)).write(path).unwrap();
 }
 
@@ -217,7 +213,7 @@ fn compare_fails_only_on_a_confirmed_slowdown() {
     let slow = record("slow.json", 1.08, "1", "A");
     let output = lathe(&["compare", &base, &slow, "--json"]);
     assert_eq!(code(&output), 1);
-    assert_eq!(json(&output)["slowdowns"], 1);
+    assert_eq!(json(&output)["cases"][0]["verdict"], "SLOWER");
     assert_eq!(code(&lathe(&["compare", &slow, &base])), 0, "faster is no failure");
     assert_eq!(exits(&record("other.json", 1.0, "1", "B")), 2);
 
@@ -225,7 +221,7 @@ fn compare_fails_only_on_a_confirmed_slowdown() {
     let output = lathe(&["compare", &base, &record("machine.json", 1.08, "0", "A")]);
     assert_eq!(code(&output), 0);
     let table = stdout(&output);
-    assert!(table.contains("unchanged case(s), +8.00 %") && table.contains("| same "), "{table}");
+    assert!(table.contains("unchanged case(s), +8.00 %") && table.contains("| SAME "), "{table}");
 
     // 4 % are probable by one record a side, and confirmed by three.
     let three = |name: &str, scale: f64, source: &str| -> Vec<String> {
@@ -236,7 +232,7 @@ fn compare_fails_only_on_a_confirmed_slowdown() {
     let (bases, news) = (three("a", 1.0, "0"), three("b", 1.04, "1"));
     let output = lathe(&["compare", &bases[0], &news[0]]);
     assert_eq!(code(&output), 6);
-    assert!(stdout(&output).contains("next: measure both builds twice more"), "{output:?}");
+    assert!(stdout(&output).contains("next: measure both builds again"), "{output:?}");
     let sides = |bases: &[String], news: &[String]| {
         let args = [&["compare".into(), "--base".into()], bases, &["--new".into()], news].concat();
         lathe(&args.iter().map(String::as_str).collect::<Vec<_>>())
@@ -253,19 +249,10 @@ fn compare_fails_only_on_a_confirmed_slowdown() {
     let broken = folder.write("broken.json", "{\"schema_version\": 1, \"kind\": \"bench\"}");
     assert_ends(&lathe(&["compare", &base, &broken]), 2, "broken.json");
 
-    // A case that became wrong, and a median that was edited.
+    // A case that became wrong.
     let text = std::fs::read_to_string(&base).unwrap();
-    let wrong =
-        text.replace("\"cases\":", "\"failed\":[\"gemv/subgroup ROWS=1 is wrong\"],\"cases\":");
+    let wrong = text.replace("\"failed\":[]", "\"failed\":[\"gemv/subgroup ROWS=1 is wrong\"]");
     assert_eq!(exits(&folder.write("wrong.json", wrong)), 1);
-    let edited = text.replacen("\"median_us\":10.02", "\"median_us\":9.5", 1);
-    let output = lathe(&["compare", &base, &folder.write("edited.json", edited)]);
-    assert_ends(&output, 2, "edited.json: gemv/subgroup ROWS=1: median_us of cold is 9.5");
-    // And a rate.
-    let rate = text.find("\"gb_s\":").unwrap() + "\"gb_s\":".len();
-    let edited = format!("{}9{}", &text[..rate], &text[rate..]);
-    let output = lathe(&["compare", &base, &folder.write("faster.json", edited)]);
-    assert_ends(&output, 2, "faster.json: gemv/subgroup ROWS=1: gb_s is 9");
 }
 
 #[test]
@@ -395,25 +382,6 @@ fn assert_profile(profile: &Value) {
     assert!(phases.iter().all(|phase| phase["count"] == 3 && phase["ms"].is_number()));
     assert!(number(profile, "ms_per_token") > 0.0);
     assert!(number(&profile["verified"], "positions") > 0.0);
-}
-
-#[test]
-fn every_committed_record_reads_and_makes_a_page() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/records/nvidia-h200");
-    let mut records = Vec::new();
-    for file in std::fs::read_dir(folder).unwrap() {
-        let path = file.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        // Decode documents are no records: they hold one run's summary.
-        if name.ends_with(".json") && !name.contains("-decode-") {
-            let record = Record::read(&path).unwrap_or_else(|e| panic!("{e}"));
-            assert!(!record.environment.software, "{name}");
-            records.push((name, record));
-        }
-    }
-    assert!(records.len() >= 8);
-    let page = lathe_harness::report::html::render(&records);
-    assert!(page.contains("NVIDIA H200") && !page.contains("<script"));
 }
 
 #[test]

@@ -77,26 +77,6 @@ fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
     }
 }
 
-/// A text that naga takes, until a shape has put its numbers in.
-#[test]
-fn what_a_shape_makes_wrong_is_said_with_the_file() {
-    if common::gpu().is_none() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
-    let wrong = text.replace("+ delta[i]", "+ delta[i] + f32(1u / (N - 64u))");
-    assert_ne!(text, wrong);
-    fs::write(folder.path().join("mine.wgsl"), wrong).unwrap();
-    let check = ["check", "residual_add", "--wgsl", "mine.wgsl", "--shape"];
-    let (code, text) = run(folder.path(), &[&check[..], &["N=64"]].concat());
-    assert_eq!(code, 2, "{text}");
-    assert!(text.contains("mine.wgsl: Division by zero"), "{text}");
-    // Another shape is wrong in what it computes alone.
-    let (code, text) = run(folder.path(), &[&check[..], &["N=65"]].concat());
-    assert_eq!(code, 1, "{text}");
-}
-
 #[test]
 fn only_regular_files_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -129,56 +109,42 @@ fn only_regular_files_are_read() {
     assert!(!folder.path().join("page.html").exists());
 }
 
-/// A file for gemv and its mapping.
-fn kernel(folder: &Path, name: &str, declared: &str, body: &str) {
-    let text = format!(
-        "override ROWS: u32;\n\
-         @group(0) @binding(0) var<storage, read> weights: array<u32>;\n\
-         @group(0) @binding(1) var<storage, read> x: array<u32>;\n\
-         {declared}\n\
-         @compute @workgroup_size(64)\n\
-         fn main(@builtin(global_invocation_id) id: vec3<u32>) {{ {body} }}\n"
-    );
-    fs::write(folder.join(name), text).unwrap();
-    let mapping = "[[stage]]\nentry = \"main\"\nworkgroups = [\"ROWS\"]\n[bindings]\nz = \"y\"\n";
-    let mapping = if declared.contains(" z:") { mapping } else { &mapping[..mapping.len() - 20] };
-    fs::write(folder.join(name).with_extension("toml"), mapping).unwrap();
-}
-
+/// Files in the place of `residual_add/naive`, whose `delta` has N values as `x` has: a change to
+/// its text, a shape, the exit code, and words.
 #[test]
-fn a_text_that_takes_the_compiler_down_ends_in_a_message() {
+fn what_a_text_makes_of_a_shape_or_a_compiler_ends_in_a_message() {
     let Some(_) = common::gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let out = "@group(0) @binding(2) var<storage, read_write> y: array<f32>;";
-    let private = format!("{out}\nvar<private> big: array<f32, 134217728>;");
-    let long = "// A text is long.\n".repeat(1 << 18);
-    kernel(folder.path(), "private.wgsl", &private, "big[id.x] = 1.0; y[id.x] = big[id.x + 1u];");
-    kernel(folder.path(), "long.wgsl", &format!("{out}\n{long}"), "y[id.x] = 1.0;");
-    for name in ["private.wgsl", "long.wgsl"] {
-        let args = ["check", "gemv/naive", "--shape", "ROWS=64,K=64", "--wgsl", name];
-        let (code, text) = run(folder.path(), &args);
-        let expected = if name == "long.wgsl" { 2 } else { 4 };
-        assert_eq!(code, expected, "{text}");
-        assert!(text.starts_with(&format!("lathe: {name}: ")), "{text}");
+    let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
+    let long = format!("{}\n@compute", "// A text is long.\n".repeat(1 << 18));
+    let private = "var<private> big: array<f32, 134217728>;\n@compute";
+    let reads = "big[i] = delta[i]; x[i] = big[i + 1u];";
+    // A text that naga takes, until a shape has put its numbers in.
+    let divides = "+ delta[i] + f32(1u / (N - 64u))";
+    for (changes, shape, expected, words) in [
+        (&[("+ delta[i]", divides)][..], "N=64", 2, "Division by zero"),
+        (&[("+ delta[i]", divides)], "N=65", 1, "out of bound"),
+        (&[("@compute", &long)], "N=64", 2, "mine.wgsl: "),
+        (&[("@compute", private), ("x[i] = x[i] + delta[i];", reads)], "N=64", 4, "mine.wgsl: "),
+        (
+            &[("delta: array<f32>", "delta: array<f32, 1000000>")],
+            "N=64",
+            1,
+            "declared with 4000000",
+        ),
+    ] {
+        let mut wrong = text.to_owned();
+        for (from, to) in changes {
+            assert!(wrong.contains(from), "{from}: {text}");
+            wrong = wrong.replace(from, to);
+        }
+        fs::write(folder.path().join("mine.wgsl"), wrong).unwrap();
+        let check = ["check", "residual_add", "--wgsl", "mine.wgsl", "--shape", shape];
+        let (code, said) = run(folder.path(), &check);
+        let said = said.chars().take(2000).collect::<String>();
+        assert_eq!(code, expected, "{words}: {said}");
+        assert!(said.contains(words), "{words}: {said}");
     }
-}
-
-#[test]
-fn buffers_that_a_shape_cannot_give_are_the_files_fault() {
-    let Some(_) = common::gpu() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let large = "@group(0) @binding(2) var<storage, read_write> y: array<f32, 1000000>;";
-    kernel(folder.path(), "large.wgsl", large, "y[id.x] = 1.0;");
-    let out = "@group(0) @binding(2) var<storage, read_write> y: array<f32>;\n\
-               @group(0) @binding(3) var<storage, read_write> z: array<f32>;";
-    kernel(folder.path(), "twice.wgsl", out, "y[id.x] = 1.0; z[id.x] = 1.0;");
-    let shape = ["gemv/naive", "--shape", "ROWS=64,K=64", "--one-shape", "--wgsl"];
-    let (code, text) = run(folder.path(), &[&["bench"], &shape[..], &["large.wgsl"]].concat());
-    assert!(text.contains("`y` is declared with 4000000 bytes, y has 256 in this shape"), "{text}");
-    assert_eq!(code, 2, "{text}");
-    let (code, text) = run(folder.path(), &[&["bench"], &shape[..], &["twice.wgsl"]].concat());
-    assert!(text.contains("twice.wgsl: `y` and `z` are both y"), "{text}");
-    assert_eq!(code, 2, "{text}");
 }
 
 #[test]

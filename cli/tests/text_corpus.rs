@@ -30,6 +30,64 @@ fn corpora_hold_what_is_accepted_and_what_is_not() {
     assert_eq!(names(&refused), ["doubling", "nested_loops", "recursion", "refuses"]);
 }
 
+#[test]
+fn templates_of_models_spell_conversations() {
+    use lathe_harness::model::chat::ChatTemplate;
+    let bos = vec![("bos_token".to_owned(), "<bos>".to_owned())];
+    let all = corpus::files("chat_template");
+    let render = |name: &str, texts: &[(&str, &str)]| {
+        let source = &all.iter().find(|file| file.0 == name).unwrap().1;
+        let source = String::from_utf8(source.clone()).unwrap();
+        let template = ChatTemplate::new(source, bos.clone()).unwrap();
+        template.render(texts).map_err(|error| error.to_string())
+    };
+    let user = [("user", " hi\n")];
+    let system = [("system", "Be brief."), ("user", "hi")];
+    let two = [("user", "a"), ("assistant", "<think>\nhm\n</think>\n\nb"), ("user", "c")];
+    for (name, texts, expected) in [
+        ("gemma", &user[..], "<bos><start_of_turn>user\nhi<end_of_turn>\n<start_of_turn>model\n"),
+        (
+            "gemma",
+            &system,
+            "<bos><start_of_turn>user\nBe brief.\n\nhi<end_of_turn>\n<start_of_turn>model\n",
+        ),
+        // The date that the template has where nobody tells it one.
+        (
+            "llama",
+            &system,
+            "<bos><|start_header_id|>system<|end_header_id|>\n\nToday: 26 Jul 2024\n\nBe brief.\
+             <|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>\
+             <|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+        // Old thoughts are cut out, those after the last question stay.
+        (
+            "qwen",
+            &two,
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n\
+             <|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n",
+        ),
+        (
+            "qwen",
+            &two[..2],
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\nb\
+             <|im_end|>\n<|im_start|>assistant\n",
+        ),
+    ] {
+        assert_eq!(render(name, texts).as_deref(), Ok(expected), "{name}");
+    }
+    let error = render("gemma", &[("user", "a"), ("user", "b")]).unwrap_err();
+    assert!(error.contains("line 11: "), "{error}");
+    assert!(error.contains("raise_exception: user and assistant must take turns"), "{error}");
+    // A long conversation is no attack.
+    let (asked, said) = ("word ".repeat(1000), "<think>\nx\n</think>\n\nword".repeat(20));
+    let turns = [("user", asked.as_str()), ("assistant", said.as_str())];
+    let many: Vec<_> = (0..200).flat_map(|_| turns).collect();
+    for name in ["gemma", "llama", "qwen"] {
+        let rendered = render(name, &many).unwrap();
+        assert!(rendered.matches("word word word").count() > 200 * 300, "{name}");
+    }
+}
+
 /// One or two changes to bytes.
 fn bytes_changed(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..=random.below(2) {

@@ -23,6 +23,18 @@ mod prune;
 #[allow(dead_code, reason = "the build script includes it and uses the rest")]
 mod tokens;
 
+/// Everything that a declaration uses.
+mod declare {
+    pub(crate) use crate::adapter::Capabilities;
+    pub(crate) use crate::codes::*;
+    pub(crate) use crate::descriptor::*;
+    pub(crate) use crate::layout::KvVectors;
+    pub(crate) use crate::len;
+    pub(crate) use crate::param::*;
+    pub(crate) use crate::phases::Grid;
+    pub(crate) use crate::shared::*;
+}
+
 // A module for every folder below `ops/` with a declaration, and `for_each_operation!`.
 include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 

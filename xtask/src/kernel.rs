@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use lathe_harness::plan::backend_text::generous;
 use lathe_kernels::{
     Capabilities, CooperativeMatrix, Elem, Kernel, KernelBinding, KernelVariant, MatrixScalar,
     Packing, Param, ParamKind, Problem, Role, Tolerance, reflection, source,
@@ -139,14 +140,10 @@ fn adapter() -> Capabilities {
         sums: MatrixScalar::F32,
     };
     Capabilities {
-        subgroup: Some((32, 32)),
-        f16: true,
         workgroup_memory: 48 << 10,
-        invocations: 1024,
         binding_bytes: 4 << 30,
-        storage_buffers: 16,
         cooperative_matrices: vec![cooperative(8), cooperative(16)],
-        ..Capabilities::minimal()
+        ..generous()
     }
 }
 

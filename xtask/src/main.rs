@@ -127,7 +127,7 @@ fn contents(root: &Path, block: &str, measurements: &Measurements) -> Result<Str
             let kernel = lathe_kernels::kernel(argument).ok_or("there is no such operation")?;
             Ok(kernel::page(kernel, measurements))
         }
-        "record" => generations(&root.join(measured::FOLDER).join(argument), argument),
+        "record" => generations(&root.join(argument), argument),
         "engines" => Ok(measurements.engines()),
         "source" => {
             let text = read(root, argument)?;
@@ -152,7 +152,7 @@ fn generations(path: &Path, name: &str) -> Result<String, String> {
     };
     // The section that holds the block has a heading already.
     let tables = tables.trim_start_matches('#').trim_start();
-    Ok(format!("Record: [{name}](../{}/{name}).\n\n{tables}", measured::FOLDER))
+    Ok(format!("Record: [{name}](../{name}).\n\n{tables}"))
 }
 
 /// The first line in which two texts of a page differ.

@@ -1,61 +1,53 @@
-//! Tables of what the records hold.
+//! Tables of the kept results.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use lathe_harness::data::record::{Ab, BenchCase, Body, Environment, Flag, Record};
+use lathe_harness::data::row::{Kind, Row, Run};
 use lathe_kernels::{Kernel, Problem};
 
 use crate::kernel::Shapes;
 use crate::markdown::{code, digits, paragraph, plain, table};
 
-/// Folder of the records, from the root of the repository.
+/// Folder of the results, from the root of the repository.
 pub(crate) const FOLDER: &str = "benches/records";
 
-/// Everything that the records hold, oldest first, each with its file's path below the folder.
-pub(crate) struct Measurements(Vec<(String, Record)>);
+/// All results, oldest first.
+pub(crate) struct Measurements(Vec<Run>);
 
 /// A measured case of an operation, and its adapter.
 struct Measured<'a> {
     adapter: &'a str,
     problem: Problem,
-    case: &'a BenchCase,
+    row: &'a Row,
 }
 
 impl Measurements {
-    /// Reads every record below a folder.
+    /// Reads every CSV file of a folder.
     pub(crate) fn read(folder: &Path) -> Result<Self, String> {
         let fault = |e: std::io::Error| format!("{}: {e}", folder.display());
-        let mut records = Vec::new();
-        for adapter in fs::read_dir(folder).map_err(fault)? {
-            let adapter = adapter.map_err(fault)?.path();
-            if !adapter.is_dir() {
-                continue;
-            }
-            for file in fs::read_dir(&adapter).map_err(fault)? {
-                let file = file.map_err(fault)?.path();
-                if file.extension().is_some_and(|e| e == "json") {
-                    let name = file.strip_prefix(folder).unwrap_or(&file).to_string_lossy();
-                    let record = Record::read(&file).map_err(|e| e.to_string())?;
-                    records.push((name.replace('\\', "/"), record));
-                }
+        let mut runs = Vec::new();
+        for file in fs::read_dir(folder).map_err(fault)? {
+            let file = file.map_err(fault)?.path();
+            if file.extension().is_some_and(|e| e == "csv") {
+                runs.extend(Run::read(&file).map_err(|e| e.to_string())?);
             }
         }
-        records.sort_by_cached_key(|(name, r)| (r.environment.date.clone(), name.clone()));
-        Ok(Self(records))
+        runs.sort_by_cached_key(|run| (run.environment.date.clone(), run.id.clone()));
+        Ok(Self(runs))
     }
 
     /// Cases of an operation that a GPU measured at a commit, in a shape of today's declaration.
     fn of_kernel<'a>(&'a self, kernel: &'a Kernel) -> impl Iterator<Item = Measured<'a>> {
-        let quotable = |e: &Environment| !e.software && e.dirty != Some(true);
-        let records = self.0.iter().filter(move |(_, record)| quotable(&record.environment));
-        records.flat_map(move |(_, Record { environment, body, .. })| {
-            let cases = if let Body::Bench(bench) = body { &bench.cases[..] } else { &[] };
-            cases.iter().filter_map(move |case| {
-                let known = case.kernel == kernel.name && kernel.variant(&case.variant).is_some();
-                let problem = kernel.parse_complete(&case.shape).ok().filter(|_| known)?;
-                Some(Measured { adapter: &environment.adapter, problem, case })
+        let runs = self.0.iter().map(|run| (&run.environment, run));
+        let quotable = runs.filter(|(e, _)| !e.software && e.dirty != Some(true));
+        quotable.flat_map(move |(environment, run)| {
+            run.rows.iter().filter_map(move |row| {
+                let known = row.kind == Kind::Bench && row.subject == kernel.name;
+                let known = known && kernel.variant(&row.variant).is_some();
+                let problem = kernel.parse_complete(&row.shape).ok().filter(|_| known)?;
+                Some(Measured { adapter: &environment.adapter, problem, row })
             })
         })
     }
@@ -68,14 +60,14 @@ impl Measurements {
         for m in self.of_kernel(kernel) {
             let shape = kernel.show(&m.problem);
             if let Some(place) = benched.iter().position(|benched| *benched == shape) {
-                newest.insert((m.adapter, place, m.case.variant.as_str()), m);
+                newest.insert((m.adapter, place, m.row.variant.as_str()), m);
             }
         }
         let mut fastest = BTreeMap::<&str, BTreeMap<usize, Measured<'_>>>::new();
         for ((adapter, place, _), m) in newest {
             let of_adapter = fastest.entry(adapter).or_default();
-            let time = m.case.cold.median_us;
-            if of_adapter.get(&place).is_none_or(|best| time < best.case.cold.median_us) {
+            let time = m.row.median_us;
+            if of_adapter.get(&place).is_none_or(|best| time < best.row.median_us) {
                 of_adapter.insert(place, m);
             }
         }
@@ -90,13 +82,14 @@ impl Measurements {
         let mut text = paragraph(&format!("{intro} {}", shapes.common().trim()));
         for (adapter, of_shape) in fastest {
             let row = |(place, m): (usize, Measured<'_>)| {
+                let gb_s = m.row.gb_s().unwrap_or(f64::NAN);
                 vec![
                     shapes.own(kernel, &problems[place]),
-                    code(&m.case.variant),
-                    digits(m.case.cold.median_us),
-                    digits(m.case.warm.median_us),
-                    digits(m.case.gb_s),
-                    format!("{:.1}", 100.0 * m.case.fraction_of_copy),
+                    code(&m.row.variant),
+                    digits(m.row.median_us),
+                    digits(m.row.warm_us.unwrap_or(f64::NAN)),
+                    digits(gb_s),
+                    format!("{:.1}", 100.0 * gb_s / m.row.copy_gb_s.unwrap_or(f64::NAN)),
                 ]
             };
             let rows: Vec<_> = of_shape.into_iter().map(row).collect();
@@ -106,37 +99,36 @@ impl Measurements {
         text
     }
 
-    /// Kernels of other engines against ours: the newest A/B record of each mapping and adapter,
-    /// from files named `…-engine-ENGINE.MAPPING.json`.
+    /// Kernels of other engines against ours: the newest A/B run of each mapping and adapter, of
+    /// runs named `…-engine-ENGINE.MAPPING`.
     pub(crate) fn engines(&self) -> String {
         let mut newest = BTreeMap::new();
-        for (file, record) in &self.0 {
-            let named = file.strip_suffix(".json").and_then(|file| file.split_once("-engine-"));
-            if let Some((engine, mapping)) = named.and_then(|(_, name)| name.split_once('.'))
-                && let Body::Ab(ab) = &record.body
+        for run in &self.0 {
+            let named = run.id.split_once("-engine-").and_then(|(_, name)| name.split_once('.'));
+            if let Some((engine, mapping)) = named
+                && let [row] = run.rows.as_slice()
+                && row.kind == Kind::Ab
             {
-                newest.insert((record.environment.adapter.as_str(), engine, mapping), ab);
+                newest.insert((run.environment.adapter.as_str(), engine, mapping), row);
             }
         }
-        let row = |((adapter, engine, mapping), ab): ((&str, &str, &str), &Ab)| {
-            let found = ab.compared_again();
-            let ratio = found.as_ref().map_or(ab.ratio, |found| found.ratio);
-            let verdict = found.map_or(ab.verdict.clone(), |found| found.verdict.into());
-            let outside = ab.b_side.as_ref().is_some_and(|side| side.outside.is_some());
-            let own = ab.flags.iter().any(|flag| *flag == Flag::OwnTolerance);
-            let right = match (outside, own) {
+        let row = |((adapter, engine, mapping), row): ((&str, &str, &str), &Row)| {
+            let figure = |value: Option<f64>| format!("{:.2}", value.unwrap_or(f64::NAN));
+            let [ratio, low, high] = [row.ratio, row.ratio_low, row.ratio_high].map(figure);
+            let has = |flag: &str| row.flags().any(|own| own == flag);
+            let right = match (has("wrong by a little"), has("own tolerance")) {
                 (true, _) => "wrong by a little",
                 (_, true) => "right, own tolerance",
                 _ => "right",
             };
             vec![
                 format!("[{engine}: {mapping}](../mappings/{engine})"),
-                code(&format!("{} {}", ab.kernel, ab.shape)),
+                code(&format!("{} {}", row.subject, row.shape)),
                 plain(adapter),
-                format!("{} µs", digits(ab.b_us)),
-                format!("{} µs, {}", digits(ab.a_us), code(&ab.a)),
-                format!("{:.2} [{:.2}, {:.2}]", ratio.median, ratio.low, ratio.high),
-                verdict.to_string(),
+                format!("{} µs", digits(row.b_us.unwrap_or(f64::NAN))),
+                format!("{} µs, {}", digits(row.median_us), code(&row.variant)),
+                format!("{ratio} [{low}, {high}]"),
+                row.verdict.clone(),
                 right.to_owned(),
             ]
         };

@@ -150,7 +150,7 @@ fn steps(
         }
     })?;
     bar.finish_and_clear();
-    profile.identity = Some(model.measured().identity());
+    profile.identity = model.measured().identity();
     drop(executor);
     watch.end()?;
     Ok(Record::new(watch.environment, Body::Profile(profile)))

@@ -1,13 +1,12 @@
 //! Where a prompt comes from: text or token ids, from the command line, a file or stdin.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use clap::Args;
 use lathe_harness::decode::Model;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
-use lathe_harness::model::chat::{ChatTemplate, Message};
+use lathe_harness::model::chat::ChatTemplate;
 use lathe_harness::model::tokenizer::Tokenizer;
 
 /// One of them, and no two.
@@ -135,11 +134,11 @@ impl TextOpts {
                 ChatTemplate::open(path, tokens)?
             }
         };
-        let system = self.system.iter().map(|text| Message::new("system", text));
-        let messages: Vec<_> = system.chain([Message::new("user", user)]).collect();
+        let system = self.system.iter().map(|text| ("system", text.as_str()));
+        let messages: Vec<_> = system.chain([("user", user)]).collect();
         let path = self.chat_template.as_ref().unwrap_or(&model.file.path);
         template
-            .render(&messages, SystemTime::now())
+            .render(&messages)
             .map_err(|e| Error::Undecodable { path: path.clone(), reason: e.to_string() })
     }
 }

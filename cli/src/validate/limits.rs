@@ -6,6 +6,7 @@ use lathe_harness::plan::limits::{Profile, lacking, profiles};
 use lathe_harness::plan::{Plan, backend_text};
 use lathe_kernels::{Kernel, KernelVariant, Shape};
 use serde::Serialize;
+use serde_json::json;
 
 use super::{File, Opts, needs};
 use crate::table;
@@ -13,24 +14,6 @@ use crate::{Global, out};
 
 /// Name in [`Opts::limits`] that stands for all profiles.
 const ALL: &str = "all";
-
-#[derive(Serialize)]
-struct Report {
-    profiles: Vec<ProfileLine>,
-    /// Entry points of a file, or variants.
-    rows: Vec<Row>,
-}
-
-#[derive(Serialize)]
-struct ProfileLine {
-    #[serde(flatten)]
-    profile: Profile,
-    storage_buffers: u32,
-    workgroup_memory: u32,
-    invocations: u32,
-    subgroup_size: Option<(u32, u32)>,
-    f16: bool,
-}
 
 /// Demands of an entry point or a variant, and who meets them.
 #[derive(Default, Serialize)]
@@ -78,17 +61,18 @@ pub(super) fn run(global: &Global, opts: &Opts, file: Option<&File>) -> Result<(
             rows
         }
     };
-    let line = |profile: Profile| ProfileLine {
-        storage_buffers: profile.caps.storage_buffers,
-        workgroup_memory: profile.caps.workgroup_memory,
-        invocations: profile.caps.invocations,
-        subgroup_size: profile.caps.subgroup,
-        f16: profile.caps.f16,
-        profile,
+    let profile = |profile: &Profile| {
+        let caps = &profile.caps;
+        json!({
+            "name": profile.name, "what": profile.what, "sources": profile.sources,
+            "storage_buffers": caps.storage_buffers, "workgroup_memory": caps.workgroup_memory,
+            "invocations": caps.invocations, "subgroup_size": caps.subgroup, "f16": caps.f16,
+        })
     };
-    let report = Report { profiles: profiles.into_iter().map(line).collect(), rows };
-    global.print(&report, || print(&report, file.is_some()));
-    let misfits = report.rows.iter().filter(|row| row.fits.iter().any(|fit| fit.shapes == 0));
+    let about: Vec<_> = profiles.iter().map(profile).collect();
+    let report = json!({ "profiles": about, "rows": rows });
+    global.print(&report, || print(&profiles, &rows, file.is_some()));
+    let misfits = rows.iter().filter(|row| row.fits.iter().any(|fit| fit.shapes == 0));
     match (file, misfits.count()) {
         // Of the built-in ones every kernel has a variant that fits; a file is alone.
         (None, _) | (_, 0) => Ok(()),
@@ -192,14 +176,14 @@ impl Row {
     }
 }
 
-fn print(report: &Report, is_file: bool) {
+fn print(profiles: &[Profile], rows: &[Row], is_file: bool) {
     // Demands of a row and who meets them are two tables: one alone is too wide for a terminal.
     let first = if is_file { "entry" } else { "kernel, variant" };
     let mut asks = table::table(&[first, "buffers", "memory", "invocations", "needs"], &[1, 2, 3]);
-    let header = [first].into_iter().chain(report.profiles.iter().map(|line| line.profile.name));
+    let header = [first].into_iter().chain(profiles.iter().map(|profile| profile.name));
     let mut fits = table::table(&header.collect::<Vec<_>>(), &[]);
     let mut kernel = "";
-    for row in &report.rows {
+    for row in rows {
         let name = match row.name.split_once('/').filter(|_| !is_file) {
             Some((own, variant)) => {
                 if own != kernel {
@@ -230,14 +214,14 @@ fn print(report: &Report, is_file: bool) {
     out::fitted(fits);
     outln!();
     out::fitted(asks);
-    for row in &report.rows {
+    for row in rows {
         for fit in &row.fits {
             for reason in &fit.reasons {
                 outln!("{} on {}: {reason}", row.name, fit.profile);
             }
         }
     }
-    for ProfileLine { profile, .. } in &report.profiles {
+    for profile in profiles {
         let caps = &profile.caps;
         let subgroups = caps.subgroup.map_or_else(
             || "no subgroups".into(),

@@ -178,7 +178,7 @@ pub(crate) fn lathe_in(folder: impl AsRef<Path>, args: &[&str]) -> Output {
 /// Commands and options that start the program again, and names of files that are compiled in a
 /// process of their own.
 fn needs_a_process(arg: &str) -> bool {
-    let starts = ["tune", "--processes", "--beside", "--all-adapters", "--manifest"];
+    let starts = ["tune", "--processes", "--beside", "--manifest"];
     starts.contains(&arg) || arg.ends_with(".wgsl") || arg.ends_with(".toml")
 }
 

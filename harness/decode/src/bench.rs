@@ -15,8 +15,7 @@ use lathe_device::gpu::{Gpu, Pipelines, Policy};
 use lathe_device::measure::Repetitions;
 use lathe_kernels::StateWord;
 use lathe_record::AdapterSummary;
-use lathe_record::record::{GenerationTest, MeasuredModel, Selected, TokS, Verified, Watched};
-use lathe_record::stats::mean_sd;
+use lathe_record::record::{GenerationTest, MeasuredModel, Selected, Verified, Watched};
 use lathe_record::steady::steady;
 
 use super::Observer;
@@ -303,8 +302,8 @@ pub struct Measured {
     pub memory: [u64; 2],
     /// Bytes of all KV caches.
     pub kv_bytes: u64,
-    /// Stored choices of `lathe tune` that were taken.
-    pub tuned: Vec<Selected>,
+    /// The variant of each operation, and why it was selected.
+    pub selected: Vec<Selected>,
     /// Grid of layers that are one dispatch.
     pub run_grid: Option<String>,
     began: SystemTime,
@@ -426,7 +425,7 @@ impl<'a> Bench<'a> {
             verified,
             memory,
             kv_bytes: graph.kv_bytes(),
-            tuned: graph.tuned(),
+            selected: graph.selected.clone(),
             run_grid: graph.run_grid(),
             began,
         })
@@ -462,7 +461,6 @@ impl<'a> Bench<'a> {
     /// Figures of a test at each number of steps per submission; none where nothing is generated.
     pub fn figures(&self, measured: &Measured) -> Vec<GenerationTest> {
         let test = &measured.test;
-        let tokens = (test.sequences * (test.prompt + test.generate)) as f64;
         let mut settings: Vec<usize> = Vec::new();
         for run in &measured.runs {
             if !settings.contains(&run.steps_per_submit) {
@@ -472,11 +470,8 @@ impl<'a> Bench<'a> {
         let of = |steps: usize| {
             let runs = measured.runs.iter().filter(|run| run.steps_per_submit == steps);
             let samples: Vec<Duration> = runs.map(Timed::total).collect();
-            let samples_ns: Vec<u64> = samples.iter().map(|d| d.as_nanos() as u64).collect();
-            let samples_ts: Vec<f64> = samples.iter().map(|d| tokens / d.as_secs_f64()).collect();
-            let ns: Vec<f64> = samples_ns.iter().map(|ns| *ns as f64).collect();
-            let ((avg_ns, stddev_ns), (mean, sd)) = (mean_sd(&ns), mean_sd(&samples_ts));
-            GenerationTest {
+            let samples_ns = samples.iter().map(|d| d.as_nanos() as u64).collect();
+            let figures = GenerationTest {
                 test: test.name(),
                 model: self.facts.clone(),
                 type_k: self.options.kv.name().into(),
@@ -489,22 +484,17 @@ impl<'a> Bench<'a> {
                 sampling: test.sampling,
                 steps_per_submit: (test.generate > 0).then_some(steps),
                 test_time: humantime::format_rfc3339_seconds(measured.began).to_string(),
-                avg_ns: avg_ns.round() as u64,
-                stddev_ns: stddev_ns.round() as u64,
-                avg_ts: mean,
-                stddev_ts: sd,
                 samples_ns,
-                samples_ts,
-                tok_s: TokS { mean, sd },
                 verified: measured.verified,
                 gpu_memory_bytes: measured.memory[0],
                 gpu_memory_predicted_bytes: measured.memory[1],
-                tuned: measured.tuned.clone(),
+                selected: measured.selected.clone(),
                 run_grid: measured.run_grid.clone(),
                 watched: measured.watched.clone(),
                 kv_cache_bytes: measured.kv_bytes,
-                beside: None,
-            }
+                ..GenerationTest::default()
+            };
+            figures.settled()
         };
         settings.into_iter().map(of).collect()
     }

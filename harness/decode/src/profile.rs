@@ -98,12 +98,11 @@ impl<'a> Profiler<'a> {
         let run = self.run()?;
         self.check_end()?;
         let step_ms: Vec<f64> = run.steps.iter().map(ms).collect();
-        let wall: f64 = step_ms.iter().sum();
         let unprofiled = Unprofiled {
-            decode_tok_s: if wall > 0.0 { run.steps.len() as f64 * 1e3 / wall } else { 0.0 },
             gpu_ms_per_token: run.gpu.map(|t| ms(&t) / run.decode_steps.max(1) as f64),
             step_ms,
             steps_per_submit: script.steps_per_submit.unwrap_or(1),
+            ..Unprofiled::default()
         };
 
         // The prompt at full speed, then the same steps again, one by one.
@@ -141,20 +140,19 @@ impl<'a> Profiler<'a> {
             variant: op.plan.variant.clone(),
             shape: op.shape.show(op.kernel().params),
         };
-        let sum: f64 = steps.iter().flat_map(|s| &s.us).sum();
-        Ok(Profile {
+        let profile = Profile {
             model: model.to_owned(),
             kv: kv.to_owned(),
             prompt_tokens: from,
             unprofiled,
             ops: ops.iter().map(described).collect(),
             by_op: totals(ops, &steps, from + steps.len() / 2 + 1, floors),
-            serialised_ms_per_token: sum / 1e3 / steps.len().max(1) as f64,
             steps,
-            identity: None,
             selected: self.graph.selected.clone(),
             verified: self.checked.verified(),
-        })
+            ..Profile::default()
+        };
+        Ok(profile.settled())
     }
 
     /// Times steps whose layers are one dispatch, and steps without each of its phases, in turns.

@@ -2,24 +2,20 @@
 //! limits, since it comes with the file and nobody has read it.
 //!
 //! Blocks are trimmed as the transformers library does (`trim_blocks`, `lstrip_blocks`), and the
-//! template sees what it gives: `messages`, `add_generation_prompt`, the special tokens, `tools`
-//! and `documents` (none), `raise_exception`, `strftime_now`, and Python's methods of strings,
-//! lists and dictionaries. There is no include, import or inheritance.
-
-mod error;
-mod python;
-mod strftime;
+//! template sees `messages`, `add_generation_prompt`, the special tokens, `tools` and `documents`
+//! (none), `raise_exception`, and Python's methods of strings, lists and dictionaries. There is no
+//! include, import or inheritance; what is not there is an error where the template reaches it.
 
 use std::path::Path;
-use std::time::SystemTime;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, context};
+use minijinja::value::ValueKind;
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, context,
+};
 
 use super::file::{self, ModelError, ModelFile};
 use super::tokenizer::Tokenizer;
-
-pub use error::ChatError;
 
 /// Longest template, in bytes; public ones have up to 20,000.
 const LONGEST: u64 = 1 << 20;
@@ -30,8 +26,8 @@ const LONGEST_CONFIG: u64 = 64 << 20;
 /// Longest text that comes out, in bytes.
 const LONGEST_OUTPUT: usize = 4 << 20;
 
-/// About one an instruction and one for every 64 bytes that are made on the way: half a million
-/// steps, or 32 MB. A conversation of a hundred messages takes some ten thousand.
+/// Fuel budget: 1 per instruction plus 1 per 64 bytes allocated, i.e. 500,000 steps or 32 MB. A
+/// conversation of a hundred messages takes some ten thousand.
 const FUEL: u64 = 500_000;
 
 /// Values nest as deep as fuel allows, and dropping them recurses.
@@ -40,26 +36,31 @@ const STACK: usize = 256 << 20;
 /// The name that errors of minijinja have for the template.
 const NAME: &str = "chat template";
 
-/// The metadata key in a GGUF file.
-const KEY: &str = "tokenizer.chat_template";
+/// The reason why a chat template cannot be used, with its line where there is one.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ChatError(String);
 
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// `system`, `user` or `assistant`.
-    pub role: String,
-    /// Its text.
-    pub content: String,
-}
-
-impl Message {
-    /// A message of `role`.
-    pub fn new(role: &str, content: &str) -> Self {
-        Self { role: role.to_owned(), content: content.to_owned() }
-    }
-
-    fn value(&self) -> Value {
-        context! { role => self.role.as_str(), content => self.content.as_str() }
+impl From<Error> for ChatError {
+    fn from(error: Error) -> Self {
+        let why = |error: &Error| {
+            let kind = match error.kind() {
+                ErrorKind::OutOfFuel => "it runs too long or makes too much".to_owned(),
+                kind => kind.to_string(),
+            };
+            error.detail().map_or(kind.clone(), |detail| format!("{kind}: {detail}"))
+        };
+        // The place of the error is that of the innermost one that has one.
+        let (mut line, mut all) = (error.line(), vec![why(&error)]);
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            let inner = cause.downcast_ref::<Error>();
+            line = inner.and_then(Error::line).or(line);
+            all.push(inner.map_or_else(|| cause.to_string(), why));
+            source = cause.source();
+        }
+        let line = line.map_or_else(String::new, |line| format!(", line {line}"));
+        Self(format!("{NAME}{line}: {}", all.join(": ")))
     }
 }
 
@@ -68,25 +69,33 @@ pub type SpecialTokens = Vec<(String, String)>;
 
 /// A template that parses.
 #[derive(Debug)]
-pub struct ChatTemplate {
-    environment: Environment<'static>,
-    tokens: SpecialTokens,
-}
+pub struct ChatTemplate(Environment<'static>);
 
 impl ChatTemplate {
-    /// Parses a template.
+    /// Parses a template. Of special tokens with one name the first stands.
     ///
     /// # Errors
     ///
     /// It is too long or no template; the message names the line.
     pub fn new(source: String, tokens: SpecialTokens) -> Result<Self, ChatError> {
         if source.len() as u64 > LONGEST {
-            return Err(ChatError::TooLong { found: source.len(), limit: LONGEST as usize });
+            return Err(wrong(format!("it has {} bytes; at most {LONGEST} fit", source.len())));
         }
-        let mut environment = environment()?;
-        let parsed = deep(|| environment.add_template_owned(NAME, source))?;
-        parsed.map_err(ChatError::from)?;
-        Ok(Self { environment, tokens })
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+        let mut environment = Environment::new();
+        environment.set_fuel(Some(FUEL));
+        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_syntax(syntax);
+        environment.set_unknown_method_callback(method);
+        environment.add_function("raise_exception", |message: &str| -> Result<Value, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, format!("raise_exception: {message}")))
+        });
+        for (name, token) in tokens.into_iter().rev() {
+            environment.add_global(name, token);
+        }
+        deep(|| environment.add_template_owned(NAME, source))??;
+        Ok(Self(environment))
     }
 
     /// The template of a checkpoint, if it has one; special tokens of a GGUF are spelled by its
@@ -100,7 +109,8 @@ impl ChatTemplate {
             let folder = file.tokenizer_json().and_then(Path::parent);
             return folder.map_or(Ok(None), Self::from_folder);
         };
-        let source = index.get_str(KEY).map_err(ModelError::at(&file.path))?;
+        let source =
+            index.get_str("tokenizer.chat_template").map_err(ModelError::at(&file.path))?;
         let Some(source) = source else { return Ok(None) };
         let tokens = Self::gguf_tokens(file, tokenizer)?;
         Self::new(source.to_owned(), tokens).map(Some).map_err(ModelError::at(&file.path))
@@ -122,7 +132,7 @@ impl ChatTemplate {
             let key = format!("tokenizer.ggml.{key}_token_id");
             let id = index.get_u32(&key).map_err(ModelError::at(&file.path))?;
             let piece = id.and_then(|id| tokenizer.piece(id));
-            tokens.extend(piece.map(|piece| (format!("{name}_token"), piece.to_owned())));
+            tokens.extend(piece.map(|piece| (format!("{name}_token"), piece)));
         }
         Ok(tokens)
     }
@@ -151,98 +161,85 @@ impl ChatTemplate {
     ///
     /// It cannot be read, or is no template. The message names the file.
     pub fn open(path: &Path, tokens: SpecialTokens) -> Result<Self, ModelError> {
-        let chat = ModelError::at(path);
+        let at = ModelError::at::<ChatError>(path);
         if path.extension().is_some_and(|extension| extension == "json") {
             let (source, mut own) = read_config(path)?;
             own.extend(tokens);
-            let source = source.ok_or_else(|| chat(config("chat_template", "is missing")))?;
-            return Self::new(source, own).map_err(chat);
+            let source =
+                source.ok_or_else(|| at(ChatError("`chat_template` is missing".into())))?;
+            return Self::new(source, own).map_err(at);
         }
-        let bytes = file::read(path, LONGEST)?;
-        let source = String::from_utf8(bytes)
-            .map_err(|error| chat(ChatError::Utf8 { offset: error.utf8_error().valid_up_to() }))?;
-        Self::new(source, tokens).map_err(chat)
+        let source = String::from_utf8(file::read(path, LONGEST)?).map_err(|error| {
+            at(wrong(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to())))
+        })?;
+        Self::new(source, tokens).map_err(at)
     }
 
-    /// The text of a conversation, ready for [`Tokenizer::encode_markup`], ending where the model's
-    /// answer begins. `now` is what `strftime_now` tells, in UTC.
+    /// The text of a conversation of roles (`system`, `user`, `assistant`) and what they say, ready
+    /// for [`Tokenizer::encode_markup`], ending where the model's answer begins.
     ///
     /// # Errors
     ///
     /// The template fails, refuses the conversation (`raise_exception`), runs too long or makes
     /// too much. The message names the line.
-    pub fn render(&self, messages: &[Message], now: SystemTime) -> Result<String, ChatError> {
-        deep(|| self.render_here(messages, now))?
-    }
-
-    fn render_here(&self, messages: &[Message], now: SystemTime) -> Result<String, ChatError> {
-        let mut environment = self.environment.clone();
-        environment.add_function("strftime_now", move |format: &str| {
-            strftime::format(now, format).map_err(|why| {
-                Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {why}"))
-            })
-        });
-        // What comes first stands.
-        for (name, token) in self.tokens.iter().rev() {
-            environment.add_global(name.clone(), token.clone());
-        }
-        let context = context! {
-            messages => messages.iter().map(Message::value).collect::<Value>(),
-            add_generation_prompt => true,
-            tools => (),
-            documents => (),
-        };
-        let template = environment.get_template(NAME)?;
-        let mut output = Bounded::default();
-        let rendered = template.render_captured_to(context, &mut output).map(|_| ());
-        if output.passed {
-            return Err(ChatError::OutputTooLong { limit: LONGEST_OUTPUT });
-        }
-        rendered?;
-        Ok(String::from_utf8_lossy(&output.bytes).into_owned())
+    pub fn render(&self, messages: &[(&str, &str)]) -> Result<String, ChatError> {
+        let message = |&(role, content): &(&str, &str)| context! { role, content };
+        let mut output = Bounded(Vec::new());
+        deep(|| {
+            let context = context! {
+                messages => messages.iter().map(message).collect::<Value>(),
+                add_generation_prompt => true,
+                tools => (),
+                documents => (),
+            };
+            self.0.get_template(NAME)?.render_captured_to(context, &mut output).map(|_| ())
+        })??;
+        Ok(String::from_utf8_lossy(&output.0).into_owned())
     }
 }
 
-/// An environment with limits, in which templates find what the transformers library gives them.
-fn environment() -> Result<Environment<'static>, ChatError> {
-    let mut environment = Environment::new();
-    environment.set_fuel(Some(FUEL));
-    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
-    environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.add_function("raise_exception", |message: &str| -> Result<Value, Error> {
-        Err(Error::new(ErrorKind::InvalidOperation, format!("raise_exception: {message}")))
-    });
-    environment.add_filter("tojson", python::tojson);
-    environment.set_unknown_method_callback(python::method);
-    Ok(environment)
+fn wrong(why: impl std::fmt::Display) -> ChatError {
+    ChatError(format!("{NAME}: {why}"))
+}
+
+/// Python's methods, which minijinja's values do not have. Those that could make much of little go
+/// through the filters of the same name, which ask for fuel first.
+fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    match (name, args) {
+        _ if value.kind() != ValueKind::String => {}
+        ("replace", [from, to]) => {
+            return state.apply_filter("replace", &[value.clone(), from.clone(), to.clone()]);
+        }
+        ("join", [items]) => return state.apply_filter("join", &[items.clone(), value.clone()]),
+        // Both can ask for any width or number.
+        ("replace" | "format", _) => {
+            let why = format!("str.{name} with these arguments is not supported");
+            return Err(Error::new(ErrorKind::UnknownMethod, why));
+        }
+        _ => {}
+    }
+    minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
 }
 
 /// Runs `work` on a stack of its own, which is deep enough for whatever fuel can nest.
 fn deep<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, ChatError> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("chat template".into()).stack_size(STACK);
-        let thread = thread.spawn_scoped(scope, work);
-        let thread = thread.map_err(|error| ChatError::Thread { why: error.to_string() })?;
-        thread.join().map_err(|_| ChatError::Thread { why: "it panicked".into() })
+        let thread = std::thread::Builder::new().name(NAME.into()).stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, work).map_err(|error| wrong(error))?;
+        thread.join().map_err(|_| wrong("it panicked"))
     })
 }
 
 /// Bytes, at most [`LONGEST_OUTPUT`] of them.
-#[derive(Default)]
-struct Bounded {
-    bytes: Vec<u8>,
-    /// There were more.
-    passed: bool,
-}
+struct Bounded(Vec<u8>);
 
 impl std::io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.bytes.len() + bytes.len() > LONGEST_OUTPUT {
-            self.passed = true;
-            return Err(std::io::Error::other(format!("more than {LONGEST_OUTPUT} bytes")));
+        if self.0.len() + bytes.len() > LONGEST_OUTPUT {
+            let why = format!("it makes more than {LONGEST_OUTPUT} bytes of text");
+            return Err(std::io::Error::other(why));
         }
-        self.bytes.extend(bytes);
+        self.0.extend(bytes);
         Ok(bytes.len())
     }
 
@@ -251,43 +248,35 @@ impl std::io::Write for Bounded {
     }
 }
 
-fn config(key: &'static str, why: &str) -> ChatError {
-    ChatError::Config { key, why: why.to_owned() }
-}
-
 /// Template and special tokens of a `tokenizer_config.json`.
 fn read_config(path: &Path) -> Result<(Option<String>, SpecialTokens), ModelError> {
-    let bytes = file::read(path, LONGEST_CONFIG)?;
-    parse_config(&bytes).map_err(ModelError::at(path))
+    parse_config(&file::read(path, LONGEST_CONFIG)?).map_err(ModelError::at(path))
 }
 
 fn parse_config(bytes: &[u8]) -> Result<(Option<String>, SpecialTokens), ChatError> {
     use serde_json::Value;
+    let wrong = |key, why| ChatError(format!("`{key}` {why}"));
     let value: Value =
-        serde_json::from_slice(bytes).map_err(|e| ChatError::Syntax { why: e.to_string() })?;
+        serde_json::from_slice(bytes).map_err(|e| ChatError(format!("is no JSON: {e}")))?;
     let template = match &value["chat_template"] {
         Value::Null => None,
         Value::String(template) => Some(template.clone()),
         Value::Array(named) => {
             let default = named.iter().find(|entry| entry["name"] == "default");
             let template = default.and_then(|entry| entry["template"].as_str());
-            let none = || config("chat_template", "is a list in which none is called `default`");
-            Some(template.ok_or_else(none)?.to_owned())
+            let none = wrong("chat_template", "is a list in which none is called `default`");
+            Some(template.ok_or(none)?.to_owned())
         }
-        _ => return Err(config("chat_template", "is neither a text nor a list of them")),
+        _ => return Err(wrong("chat_template", "is neither a text nor a list of them")),
     };
     let mut tokens = SpecialTokens::new();
     for name in ["bos_token", "eos_token", "unk_token", "pad_token"] {
-        let token = match &value[name] {
-            Value::Null => continue,
-            Value::String(token) => token,
-            Value::Object(token) => match &token.get("content") {
-                Some(Value::String(token)) => token,
-                _ => return Err(config(name, "has no content")),
-            },
-            _ => return Err(config(name, "is no token")),
-        };
-        tokens.push((name.to_owned(), token.clone()));
+        let token = &value[name];
+        match token.as_str().or_else(|| token["content"].as_str()) {
+            Some(token) => tokens.push((name.to_owned(), token.to_owned())),
+            None if token.is_null() => {}
+            None => return Err(wrong(name, "is no token")),
+        }
     }
     Ok((template, tokens))
 }

@@ -9,13 +9,16 @@ use std::sync::Arc;
 use lathe_record::files;
 use memmap2::Mmap;
 
+#[cfg(feature = "text")]
 use super::chat::ChatError;
 use super::config::{Config, ConfigError};
+#[cfg(feature = "text")]
 use super::export::vocabulary::VocabularyError;
 use super::folder::{self, Folder};
 use super::gguf::{Gguf, GgufError, TensorInfo};
 use super::json::KeyError;
 use super::safetensors::SafetensorsError;
+#[cfg(feature = "text")]
 use super::tokenizer::{TokenizerError, Vocabulary};
 
 /// Why a checkpoint could not be read or written. Every message begins with the path; the cause is
@@ -56,15 +59,18 @@ pub enum ModelErrorKind {
     #[error("{0}")]
     Folder(String),
     /// The tokenizer beside a checkpoint is none that is understood.
+    #[cfg(feature = "text")]
     #[error(transparent)]
     Vocabulary(#[from] VocabularyError),
     /// The file holds no model that is understood.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The file holds no tokenizer that can be used.
+    #[cfg(feature = "text")]
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
     /// The file holds no chat template that can be used.
+    #[cfg(feature = "text")]
     #[error(transparent)]
     Chat(#[from] ChatError),
     /// The file system refused what is to be written.
@@ -180,6 +186,7 @@ impl ModelFile {
     ///
     /// # Errors
     /// An entry has another type than it must have, or the tokenizer is of another kind.
+    #[cfg(feature = "text")]
     pub fn vocabulary(&self) -> Result<Option<Vocabulary>, ModelError> {
         match &self.source {
             Source::Gguf(gguf) => Vocabulary::from_gguf(gguf, self.files[0].bytes())

@@ -7,13 +7,17 @@ use std::path::{Component, Path, PathBuf};
 use ::safetensors::Dtype;
 use serde_json::Value;
 
-use super::config::{Arch, Config, ConfigError, HfConfig, Tensors, arch_of, token_list};
+#[cfg(feature = "text")]
+use super::config::Arch;
+use super::config::{Config, ConfigError, HfConfig, Tensors, arch_of, token_list};
+#[cfg(feature = "text")]
 use super::export::vocabulary;
 use super::file::{self, Mapped, ModelError};
 use super::gguf::{GgmlType, TensorInfo};
 use super::json::{self, Object};
 use super::names::Names;
 use super::safetensors::{self, Listed};
+#[cfg(feature = "text")]
 use super::tokenizer::Vocabulary;
 
 /// Longest JSON file that is read: tokenizers run to tens of megabytes.
@@ -161,6 +165,7 @@ impl Folder {
         Ok(rope.map(|rope| rope.divisors(config.head_dim, f64::from(config.rope_base))))
     }
 
+    #[cfg(feature = "text")]
     pub(crate) fn vocabulary(&self, config: &Config) -> Result<Option<Vocabulary>, ModelError> {
         let Some(path) = &self.tokenizer_json else { return Ok(None) };
         let value = read_json(path)?;
@@ -178,6 +183,7 @@ impl Folder {
     }
 
     /// Where Q and K rows pair elements half a head apart and GGUF has neighbours.
+    #[cfg(feature = "text")]
     pub(crate) fn interleaves(arch: Arch, tensor: &str) -> bool {
         let part = tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
         let rotated =

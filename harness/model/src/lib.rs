@@ -9,8 +9,10 @@
 //! SynthSpec → write_synth → a valid file of random weights
 //! ```
 
+#[cfg(feature = "text")]
 pub mod chat;
 pub mod config;
+#[cfg(feature = "text")]
 pub mod export;
 mod file;
 mod folder;
@@ -22,7 +24,11 @@ pub mod rope;
 pub mod safetensors;
 mod summary;
 pub mod synth;
+pub mod token_type;
+#[cfg(feature = "text")]
 pub mod tokenizer;
+#[cfg(feature = "text")]
+mod vocabulary;
 
 pub use config::{Arch, Config, ConfigError};
 pub use file::{Mapped, ModelError, ModelErrorKind, ModelFile};

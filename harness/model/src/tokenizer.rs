@@ -1,232 +1,177 @@
-//! Text to token ids and back, by the vocabulary of a GGUF file ([`Tokenizer::new`]) or by a
-//! Hugging Face `tokenizer.json` ([`Tokenizer::from_json`], [`Tokenizer::open`]).
+//! Text to token ids and back, through the `tokenizers` library: by a Hugging Face `tokenizer.json`
+//! ([`Tokenizer::open`]), which that library defines, or by the vocabulary of a GGUF file
+//! ([`Tokenizer::new`]), from which the library's parts are built.
 //!
 //! ```text
-//! text → literals (control and user-defined tokens, longest first)
-//!          └ between them: normalize → one of
-//!              sentencepiece (merge by score)              GGUF, model llama
-//!              pieces (split, merge by rank)               GGUF, model gpt2; tokenizer.json
-//!                                └────── merge ──────┘
-//! ids  → spelling (piece → bytes) → stream (bytes → whole characters) → text
+//! text → literals (control and user-defined tokens, leftmost, longest first)
+//!          └ between them: normalizer → pre-tokenizer → model (merges by rank; of a GGUF's
+//!                                                       SentencePiece by score)
+//! ids  → decoder (piece → bytes) → stream (bytes → whole characters) → text
 //! ```
-//!
-//! What a file asks for and is not implemented is an error that names its key: text that is split a
-//! little otherwise gives other ids, and no error later on.
 
-mod byte_level;
 mod error;
-mod json;
-mod literals;
-mod merge;
-mod normalize;
-mod pieces;
-mod sentencepiece;
-mod spelling;
-mod split;
+mod gguf;
+mod score;
 mod stream;
-mod tokens;
 
 #[cfg(test)]
 mod tests;
 
-use literals::{Literals, Part};
-use normalize::Normalize;
-use pieces::Pieces;
-use sentencepiece::SentencePiece;
-use spelling::{Bytes, Spelling};
-use stream::Strip;
-use tokens::{Kind, Tokens};
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
 
-use super::gguf::{Gguf, GgufError};
+use serde::Deserialize;
+use tokenizers::models::ModelWrapper;
+use tokenizers::models::bpe::{BPE, Error as BpeError};
+use tokenizers::models::wordlevel::WordLevel;
+use tokenizers::normalizers::NormalizerWrapper;
+use tokenizers::processors::PostProcessorWrapper;
+use tokenizers::{
+    AddedToken, AddedVocabulary, Decoder as _, Encoding, Model as _, OffsetType,
+    PostProcessor as _, PreTokenizer as _, Token, Tokenizer as Library,
+};
 
-pub(crate) use byte_level::{PRE, Pre};
+use super::file::{self, ModelError};
+use score::Scores;
+
+pub use crate::token_type;
+pub use crate::vocabulary::Vocabulary;
 pub use error::TokenizerError;
-pub(crate) use json::around;
 pub use stream::TextStream;
 
-/// The metadata keys that are read, as errors name them.
-mod key {
-    pub(super) const MODEL: &str = "tokenizer.ggml.model";
-    pub(super) const PRE: &str = "tokenizer.ggml.pre";
-    pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
-    pub(super) const SCORES: &str = "tokenizer.ggml.scores";
-    pub(super) const TYPES: &str = "tokenizer.ggml.token_type";
-    pub(super) const MERGES: &str = "tokenizer.ggml.merges";
-    pub(super) const BOS: &str = "tokenizer.ggml.bos_token_id";
-    pub(super) const EOS: &str = "tokenizer.ggml.eos_token_id";
-    pub(super) const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
-    pub(super) const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
-}
+/// Longest `tokenizer.json` that is read; the largest public one has 33 MB.
+const LONGEST: u64 = 256 << 20;
 
-/// Types of tokens in `tokenizer.ggml.token_type`; 0 is undefined.
-pub mod token_type {
-    /// A piece of text.
-    pub const NORMAL: i32 = 1;
-    /// Stands for text that no token holds.
-    pub const UNKNOWN: i32 = 2;
-    /// Marks a place, such as the beginning of a text; is no text itself.
-    pub const CONTROL: i32 = 3;
-    /// Text that is always one token.
-    pub const USER_DEFINED: i32 = 4;
-    /// Fills the vocabulary up.
-    pub const UNUSED: i32 = 5;
-    /// One byte of a text.
-    pub const BYTE: i32 = 6;
-}
-
-/// What a GGUF file says of its tokenizer; nothing is checked yet. The index into `tokens` is the
-/// id.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Vocabulary {
-    /// `tokenizer.ggml.model`: `llama` is SentencePiece, merged by score (Gemma 3); `gpt2` is
-    /// byte-level BPE (Llama 3, Qwen3).
-    pub model: String,
-    /// `tokenizer.ggml.pre`: how `gpt2` splits text before merging, one of `llama-bpe`, `qwen2`,
-    /// `gpt-2` or another name for one of them. `llama` does not split and does not look at it.
-    pub pre: Option<String>,
-    /// `tokenizer.ggml.tokens`: spellings, no two alike. Empty ones are never matched.
-    pub tokens: Vec<String>,
-    /// `tokenizer.ggml.scores`: one per token for `llama`; none or one per token for `gpt2`.
-    pub scores: Vec<f32>,
-    /// `tokenizer.ggml.token_type`, one per token: 1 normal, 2 unknown, 3 control, 4 user-defined,
-    /// 6 byte. 0 (undefined) and 5 (unused) are taken as normal.
-    pub token_types: Vec<i32>,
-    /// `tokenizer.ggml.merges` for `gpt2`: two spellings with a space between, best first. Both
-    /// and their concatenation must be tokens of text. `llama` does not look at it.
-    pub merges: Vec<String>,
-    /// `tokenizer.ggml.bos_token_id`.
-    pub bos: Option<u32>,
-    /// `tokenizer.ggml.eos_token_id`.
-    pub eos: Option<u32>,
-    /// `tokenizer.ggml.unknown_token_id`; where it is not given, the first token of type 2.
-    pub unknown: Option<u32>,
-    /// `tokenizer.ggml.add_bos_token`; where it is not given, true for `llama` and `llama-bpe` if
-    /// there is a BOS.
-    pub add_bos: Option<bool>,
-    /// `tokenizer.ggml.add_space_prefix`; true for `llama` where it is not given. `gpt2` does not
-    /// look at it.
-    pub add_space_prefix: Option<bool>,
-}
-
-impl Vocabulary {
-    /// What a GGUF file says of its tokenizer, if it has one. `bytes` are the whole file.
-    ///
-    /// # Errors
-    ///
-    /// An entry has another type than it must have.
-    pub fn from_gguf(gguf: &Gguf, bytes: &[u8]) -> Result<Option<Self>, GgufError> {
-        let Some(model) = gguf.get_str(key::MODEL)? else { return Ok(None) };
-        let strings = |key| -> Result<Vec<String>, GgufError> {
-            let all = gguf.string_array(key, bytes)?.unwrap_or_default();
-            Ok(all.into_iter().map(str::to_owned).collect())
-        };
-        Ok(Some(Self {
-            model: model.to_owned(),
-            pre: gguf.get_str(key::PRE)?.map(str::to_owned),
-            tokens: strings(key::TOKENS)?,
-            scores: gguf.f32_array(key::SCORES, bytes)?.unwrap_or_default(),
-            token_types: gguf.i32_array(key::TYPES, bytes)?.unwrap_or_default(),
-            merges: strings(key::MERGES)?,
-            bos: gguf.get_u32(key::BOS)?,
-            eos: gguf.get_u32(key::EOS)?,
-            unknown: gguf.get_u32(key::UNKNOWN)?,
-            add_bos: gguf.get_bool(key::ADD_BOS)?,
-            add_space_prefix: gguf.get_bool("tokenizer.ggml.add_space_prefix")?,
-        }))
-    }
-}
-
-#[derive(Debug)]
-enum Model {
-    SentencePiece(SentencePiece),
-    Pieces(Box<Pieces>),
-}
+/// Longest run of white space that is split into words, in bytes. The library's regex engine gives
+/// up on a million characters and then silently makes one word of the rest of the text.
+const LONGEST_SPACE: usize = 500_000;
 
 /// Encodes text to token ids and decodes them, by one vocabulary.
 #[derive(Debug)]
 pub struct Tokenizer {
-    tokens: Tokens,
-    /// Matched in text as it is.
-    literals: Literals,
-    /// Matched in normalised text, and normalised themselves.
-    normalized_literals: Option<Literals>,
-    normalize: Vec<Normalize>,
-    model: Model,
+    library: Library,
+    /// The literals that are no control tokens.
+    plain: AddedVocabulary,
+    /// In place of the library's model: SentencePiece of a GGUF file.
+    scores: Option<Scores>,
     /// Control tokens that go before and after a text.
     around: [Vec<u32>; 2],
-    space_prefix: bool,
+    /// Shows as U+FFFD although it is a control token.
+    unknown: Option<u32>,
     spelling: Spelling,
-    strip: Strip,
+}
+
+/// The bytes that a piece of the model stands for.
+#[derive(Debug)]
+enum Spelling {
+    /// One character per byte, in GPT-2's alphabet.
+    Bytes(HashMap<char, u8>),
+    /// What the library's decoder makes of it; where `bytes`, `<0xNN>` is a byte.
+    Text { bytes: bool },
+}
+
+/// The part of a `tokenizer.json` that the library overrules without an error.
+#[derive(Deserialize)]
+struct Declared {
+    #[serde(default)]
+    added_tokens: Vec<DeclaredToken>,
+}
+
+#[derive(Deserialize)]
+struct DeclaredToken {
+    id: u32,
+    content: String,
 }
 
 impl Tokenizer {
-    /// Checks a vocabulary and indexes it.
+    /// The tokenizer of a `tokenizer.json` file.
     ///
     /// # Errors
     ///
-    /// The model or the pre-tokenizer is not supported, or two entries do not fit together. The
-    /// message names the metadata key.
-    pub fn new(vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
-        let Vocabulary { model, pre, tokens, scores, token_types, merges, .. } = vocabulary;
-        let escaped = match model.as_str() {
-            "llama" => true,
-            "gpt2" => false,
-            _ => return Err(TokenizerError::Model { found: model }),
-        };
-        let named = [
-            (key::BOS, vocabulary.bos),
-            (key::EOS, vocabulary.eos),
-            (key::UNKNOWN, vocabulary.unknown),
-        ];
-        for (key, id) in named {
-            if let Some(id) = id.filter(|&id| id as usize >= tokens.len()) {
-                return Err(TokenizerError::Id { key, id, tokens: tokens.len() });
+    /// The file cannot be read, or as for [`Tokenizer::from_json`]; the message names the file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
+        let path = path.as_ref();
+        let bytes = file::read(path, LONGEST)?;
+        Self::from_json(&bytes).map_err(ModelError::at(path))
+    }
+
+    /// The tokenizer of the bytes of a `tokenizer.json`. Its ids are those of the `tokenizers`
+    /// library, but [`Tokenizer::encode`] adds a BOS once if the text spells it already.
+    ///
+    /// # Errors
+    ///
+    /// The library does not accept the bytes, numbers an added token otherwise than the file does,
+    /// or would leave ids to chance or cut texts off.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, TokenizerError> {
+        let refused = |key: &'static str, why: String| TokenizerError::Json { key, why };
+        let declared: Declared = serde_json::from_slice(bytes)?;
+        let mut library = guarded(|| Library::from_bytes(bytes))?;
+        for DeclaredToken { id, content } in &declared.added_tokens {
+            let found = library.token_to_id(content);
+            if found.is_some_and(|found| found != *id) {
+                let why = format!("{content:?} has id {id}, but is number {found:?}");
+                return Err(refused("added_tokens", why));
             }
         }
-        let mut tokens = Tokens::new(tokens, &token_types, vocabulary.unknown)?;
-        let literals = Literals::new(&tokens, escaped);
-        let (model, spelling, normalize, bos_by_default) = if escaped {
-            let model = Model::SentencePiece(SentencePiece::new(&tokens, &scores)?);
-            (model, Spelling::Scores, Vec::new(), true)
-        } else {
-            tokens::same_length(key::SCORES, scores.len(), tokens.len(), true)?;
-            let (pieces, pre) = byte_level::model(&mut tokens, pre, &merges)?;
-            let spelling = Spelling::Bytes(Bytes::new(false));
-            (Model::Pieces(Box::new(pieces)), spelling, pre.normalize.to_vec(), pre.bos)
+        if library.get_truncation().is_some() {
+            return Err(refused("truncation", "is not supported; only null is".to_owned()));
+        }
+        if let ModelWrapper::BPE(model) = library.get_model() {
+            if model.dropout.is_some_and(|share| share != 0.0) {
+                return Err(refused("model.dropout", "is not supported; only null is".to_owned()));
+            }
+            let model = strict(model.clone());
+            library.with_model(model);
+        }
+        let around = library.get_post_processor().map_or_else(|| Ok(<_>::default()), around)?;
+        if let Some(id) = around.iter().flatten().find(|id| library.id_to_token(**id).is_none()) {
+            return Err(refused("post_processor", format!("there is no token {id}")));
+        }
+        Self::of(library, None, around, None)
+    }
+
+    fn of(
+        library: Library,
+        scores: Option<Scores>,
+        around: [Vec<u32>; 2],
+        unknown: Option<u32>,
+    ) -> Result<Self, TokenizerError> {
+        let Some(decoder) = library.get_decoder() else {
+            return Err(TokenizerError::Json { key: "decoder", why: "there is none".to_owned() });
         };
-        let bos = match (vocabulary.add_bos, vocabulary.bos) {
-            (Some(true), None) => return Err(TokenizerError::NoBos),
-            (add, bos) => bos.filter(|_| add.unwrap_or(bos_by_default)),
+        let decodes = |piece: &str, text: &str| {
+            let decoded = guarded(|| decoder.decode(vec![piece.to_owned()]));
+            decoded.is_ok_and(|decoded| decoded == text)
         };
-        let space_prefix = escaped && vocabulary.add_space_prefix.unwrap_or(true);
-        Ok(Self {
-            tokens,
-            literals,
-            normalized_literals: None,
-            normalize,
-            model,
-            around: [Vec::from_iter(bos), Vec::new()],
-            space_prefix,
-            spelling,
-            strip: Strip { what: ' ', most: usize::from(space_prefix), every_run: true },
-        })
+        let spelling = match decodes("\u{120}", " ") {
+            true => Spelling::Bytes(alphabet().into_iter().zip(0..=u8::MAX).collect()),
+            false => Spelling::Text { bytes: decodes("<0x41>", "A") },
+        };
+        let added = library.get_added_tokens_decoder().into_iter();
+        let plain = literals(added.filter(|added| !added.1.special), library.get_normalizer())?;
+        Ok(Self { plain, library, scores, around, unknown, spelling })
     }
 
     /// The ids of `text`. With `special`, the tokens that the vocabulary puts around a text are
     /// there (a BOS only once if the text spells it too), and control tokens spelled in the text,
     /// such as `<start_of_turn>`, are matched; without, no control token comes out. User-defined
-    /// tokens are always matched. Of literals that overlap, the leftmost is taken, of those the
-    /// longest.
-    ///
-    /// A space prefix goes before text that begins the input or follows a control token.
+    /// tokens are always matched.
     ///
     /// # Errors
     ///
-    /// A character has neither a token nor bytes and there is no unknown token, or splitting the
-    /// text passes a limit of the regex engine (a million white-space characters in a row do).
+    /// A character has neither a token nor bytes and there is no unknown token, or a run of white
+    /// space is longer than half a million bytes.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
-        let none = [Vec::new(), Vec::new()];
-        self.encode_around(text, special, if special { &self.around } else { &none })
+        if !special {
+            return self.ids(&self.plain, text);
+        }
+        let [before, after] = &self.around;
+        let ids = self.encode_markup(text)?;
+        let literals = self.library.get_added_vocabulary().get_added_tokens_decoder();
+        let spelled = before.last().and_then(|id| literals.get(id));
+        let from = usize::from(spelled.is_some_and(|bos| text.starts_with(&bos.content)));
+        Ok([before, &ids[from..], after].concat())
     }
 
     /// The ids of text in which every control token is spelled, such as a rendered chat template:
@@ -236,69 +181,48 @@ impl Tokenizer {
     ///
     /// As for [`Tokenizer::encode`].
     pub fn encode_markup(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        self.encode_around(text, true, &[Vec::new(), Vec::new()])
+        self.ids(self.library.get_added_vocabulary(), text)
     }
 
-    fn encode_around(
-        &self,
-        text: &str,
-        special: bool,
-        [before, after]: &[Vec<u32>; 2],
-    ) -> Result<Vec<u32>, TokenizerError> {
-        let mut ids = before.clone();
-        let mut begins = true;
-        for (index, part) in self.literals.split(text, special).enumerate() {
-            match part {
-                Part::Token(id) => {
-                    begins = self.tokens.kind(id) != Some(Kind::UserDefined);
-                    if index > 0 || before.last() != Some(&id) {
-                        ids.push(id);
-                    }
-                }
-                Part::Text(text) => {
-                    let text = normalize::apply(&self.normalize, text);
-                    self.encode_normalized(&text, special, index == 0, begins, &mut ids)?;
-                    begins = false;
-                }
+    fn ids(&self, literals: &AddedVocabulary, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let words = self.library.get_pre_tokenizer();
+        if words.is_some() {
+            let spaces = text.split(|c: char| !c.is_whitespace());
+            let longest = spaces.map(str::len).max().unwrap_or(0);
+            if longest > LONGEST_SPACE {
+                return Err(TokenizerError::Spaces { found: longest, limit: LONGEST_SPACE });
             }
         }
-        ids.extend(after);
-        Ok(ids)
+        guarded(|| {
+            let mut parts = literals.extract_and_normalize(self.library.get_normalizer(), text);
+            if let Some(words) = words {
+                words.pre_tokenize(&mut parts)?;
+            }
+            parts.tokenize(|part| match &self.scores {
+                Some(scores) => Ok(scores.tokenize(part.get())?),
+                None => self.merge(part.get()),
+            })?;
+            Ok(parts.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
+        })
     }
 
-    /// Text between literals. `first` of the input; `begins` it or follows a control token.
-    fn encode_normalized(
-        &self,
-        text: &str,
-        special: bool,
-        first: bool,
-        begins: bool,
-        ids: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
-        match &self.model {
-            Model::SentencePiece(model) => {
-                model.encode(&self.tokens, text, begins && self.space_prefix, ids)
+    /// Tokens of a word by the library's model; an error names the character that has none.
+    fn merge(&self, word: &str) -> tokenizers::Result<Vec<Token>> {
+        let model = self.library.get_model();
+        model.tokenize(word).map_err(|error| match error.downcast_ref() {
+            Some(BpeError::UnkTokenOutOfVocabulary(_)) => {
+                let lost = word.chars().map(String::from).find(|c| model.tokenize(c).is_err());
+                let mut bytes = Vec::new();
+                self.push_piece(&lost.unwrap_or_default(), false, &mut bytes);
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                TokenizerError::Unencodable { text }.into()
             }
-            Model::Pieces(model) => {
-                let Some(literals) = &self.normalized_literals else {
-                    return model.encode(text, first, ids);
-                };
-                for (index, part) in literals.split(text, special).enumerate() {
-                    match part {
-                        Part::Token(id) => ids.push(id),
-                        Part::Text(text) => model.encode(text, first && index == 0, ids)?,
-                    }
-                }
-                Ok(())
-            }
-        }
+            _ => error,
+        })
     }
 
-    /// The text of `ids`. Control tokens are left out together with the space prefix after them;
-    /// unknown tokens, ids beyond the vocabulary and bytes that are not UTF-8 show as U+FFFD.
-    ///
-    /// For `llama` vocabularies a U+2581 in the encoded text comes back as a space: the two are one
-    /// there. Text that was normalised comes back normalised.
+    /// The text of `ids`. Control tokens are left out; unknown tokens, ids beyond the vocabulary
+    /// and bytes that are not UTF-8 show as U+FFFD. Text that was normalised comes back normalised.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = self.stream();
         let mut text: String = ids.iter().map(|&id| stream.push(id)).collect();
@@ -312,21 +236,119 @@ impl Tokenizer {
     }
 
     /// The spelling of a token as the vocabulary has it: `▁the`, `Ġthe`, `<0x0A>`.
-    pub fn piece(&self, id: u32) -> Option<&str> {
-        self.tokens.piece(id)
+    pub fn piece(&self, id: u32) -> Option<String> {
+        self.library.get_model().id_to_token(id).or_else(|| self.library.id_to_token(id))
     }
 
-    /// Appends the bytes of text that a token stands for; `first` of a text.
-    fn push_bytes(&self, id: u32, first: bool, bytes: &mut Vec<u8>) {
-        let piece = self.tokens.piece(id).unwrap_or_default();
-        match self.tokens.kind(id) {
-            Some(Kind::Control) => {}
-            None | Some(Kind::Unknown) => bytes.extend("\u{fffd}".as_bytes()),
-            Some(Kind::Byte(byte)) => bytes.push(byte),
-            Some(Kind::UserDefined) if matches!(self.spelling, Spelling::Bytes(_)) => {
-                bytes.extend(piece.as_bytes());
+    /// Appends the bytes of text that a token stands for, `first` of a text. False where it is a
+    /// control token, which stands for none.
+    fn push_bytes(&self, id: u32, first: bool, bytes: &mut Vec<u8>) -> bool {
+        let added = self.library.get_added_vocabulary().get_added_tokens_decoder().get(&id);
+        match (added, self.library.get_model().id_to_token(id)) {
+            _ if Some(id) == self.unknown => bytes.extend("\u{fffd}".as_bytes()),
+            (Some(token), _) if token.special => return false,
+            (Some(token), _) => match self.spelling {
+                Spelling::Bytes(_) => bytes.extend(token.content.as_bytes()),
+                Spelling::Text { .. } => self.push_piece(&token.content, false, bytes),
+            },
+            (None, Some(piece)) => self.push_piece(&piece, first, bytes),
+            (None, None) => bytes.extend("\u{fffd}".as_bytes()),
+        }
+        true
+    }
+
+    /// Appends the bytes that a piece of the model stands for.
+    fn push_piece(&self, piece: &str, first: bool, bytes: &mut Vec<u8>) {
+        match &self.spelling {
+            Spelling::Bytes(alphabet) => {
+                let spelled: Option<Vec<u8>> =
+                    piece.chars().map(|c| alphabet.get(&c).copied()).collect();
+                bytes.extend(spelled.unwrap_or_else(|| piece.as_bytes().to_vec()));
             }
-            Some(Kind::Text | Kind::UserDefined) => self.spelling.push(piece, first, bytes),
+            Spelling::Text { bytes: true } if let Some(byte) = byte_of(piece) => bytes.push(byte),
+            Spelling::Text { .. } => {
+                // What decoders take off the beginning of a text stays where a text precedes.
+                let before = if first { "" } else { "x" };
+                let pieces = [before, piece].into_iter().filter(|p| !p.is_empty());
+                let pieces: Vec<String> = pieces.map(str::to_owned).collect();
+                let decoder = self.library.get_decoder();
+                let text = guarded(|| decoder.map_or(Ok(String::new()), |d| d.decode(pieces)));
+                let text = text.unwrap_or_else(|_| format!("{before}\u{fffd}"));
+                bytes.extend(text.strip_prefix(before).unwrap_or(&text).as_bytes());
+            }
         }
     }
+}
+
+/// Tokens that are matched in the text as they are spelled, each with its id.
+fn literals(
+    tokens: impl Iterator<Item = (u32, AddedToken)>,
+    normalizer: Option<&NormalizerWrapper>,
+) -> Result<AddedVocabulary, TokenizerError> {
+    let (ids, tokens): (Vec<_>, Vec<_>) =
+        tokens.map(|(id, token)| ((token.content.clone(), id), token)).unzip();
+    guarded(|| {
+        // Where the library looks for ids.
+        let ids = WordLevel::builder().vocab(ids.into_iter().collect()).build()?;
+        let mut literals = AddedVocabulary::new();
+        literals.add_tokens(tokens, &ids, normalizer)?;
+        Ok(literals)
+    })
+}
+
+/// Calls the library. Files that nobody checked make it panic in places; that is an error.
+fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, TokenizerError> {
+    match std::panic::catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(|error| match error.downcast() {
+            Ok(own) => *own,
+            Err(other) => TokenizerError::Library { why: other.to_string() },
+        }),
+        Err(_) => Err(TokenizerError::Library { why: "the library panicked".to_owned() }),
+    }
+}
+
+/// The model with an error for text that has no token: without an unknown token the library leaves
+/// such text out.
+fn strict(mut model: BPE) -> BPE {
+    if model.unk_token.is_none() {
+        let mut absent = "no unknown token".to_owned();
+        while model.token_to_id(&absent).is_some() {
+            absent.push('?');
+        }
+        model.unk_token = Some(absent);
+    }
+    model
+}
+
+/// Ids that a post-processor puts before and after a text.
+pub(crate) fn around(processor: &PostProcessorWrapper) -> Result<[Vec<u32>; 2], TokenizerError> {
+    let text = Token::new(u32::MAX, String::new(), (0, 0));
+    let text = Encoding::from_tokens(vec![text], 0);
+    let whole = guarded(|| processor.process(text, None, true))?;
+    let mut parts = whole.get_ids().split(|id| *id == u32::MAX).map(<[u32]>::to_vec);
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(before), Some(after), None) => Ok([before, after]),
+        _ => Err(TokenizerError::Json {
+            key: "post_processor",
+            why: "does not have the text once".to_owned(),
+        }),
+    }
+}
+
+/// GPT-2's alphabet, a character per byte: printable Latin-1 stands for itself, the other 68 bytes
+/// for U+0100 onwards.
+fn alphabet() -> [char; 256] {
+    let mut others = '\u{100}'..='\u{143}';
+    std::array::from_fn(|byte| match byte as u8 {
+        byte @ (b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff) => char::from(byte),
+        _ => others.next().unwrap_or_default(),
+    })
+}
+
+/// The byte that `<0xNN>` spells.
+fn byte_of(piece: &str) -> Option<u8> {
+    let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
+    // from_str_radix would take a sign too.
+    let two = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    u8::from_str_radix(digits, 16).ok().filter(|_| two)
 }

@@ -1,33 +1,25 @@
 //! The regression gate: is a saved run slower than an earlier one?
 //!
-//! What a run says of a case is one number, the median of its samples. Runs of one build differ by
-//! more than their samples show (clocks, temperature, the place of buffers), so the run is the unit
-//! of evidence: the change of a case is the difference of the sides' means over runs, in logs, and
-//! its standard error comes from how far runs lie apart, `KERNEL_RUNS` at least. The threshold is
-//! that error times the normal quantile at which the whole report, however many cases it has, calls
-//! a slowdown where there is none in a share `FALSE_REPORTS` of all cases at most.
+//! A run says one number of a case, the median of its samples. Runs of one build differ by more than
+//! their samples show (clocks, temperature, the place of buffers), so the run is the unit of
+//! evidence: the change of a case is the difference of the sides' means over runs, in logs, and its
+//! standard error comes from the distance of runs, `KERNEL_RUNS` at least. The threshold is that
+//! error times the normal quantile at which the whole report, however many cases it has, calls a
+//! slowdown where there is none in a share `FALSE_REPORTS` of all reports at most.
 //!
-//! Only a case whose source changed can fail. Those whose source did not are the control: what each
-//! run shows of them in common is the machine and is taken off every case, and where they lie
+//! Only a case whose source changed can fail. Cases of equal source are the control: the shift that
+//! they have in common in each run is the machine's and is taken off every case, and where they lie
 //! further apart than runs should, the threshold grows by as much.
-//!
-//! Every kind of record becomes a list of `Measured` first (`gate/read.rs`); from there on there is
-//! one rule for all.
-
-mod generation;
-mod read;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::record::{Environment, Record};
-use super::{Ratio, paired, stats};
+use super::paired::Verdict;
+use super::record::Environment;
+use super::row::{Kind, Row, Run, what};
+use super::{Ratio, add_new, paired, stats};
 use crate::error::{Error, Result};
-
-pub use read::STEP;
-use read::{Measured, measured};
 
 /// Smallest threshold, as a fraction. More runs make the error of a mean small, but all runs of a
 /// side may share a day, and days differ.
@@ -38,117 +30,48 @@ pub const FLOOR: f64 = 0.02;
 const FALSE_REPORTS: f64 = 0.008;
 
 /// Standard deviation of a kernel's median from run to run: of the cases of equal source in the
-/// committed records, all tails included (a test holds it against them).
+/// committed records, all tails included (a test compares).
 const KERNEL_RUNS: f64 = 0.0075;
 
 /// The same by the host's clock: six pairs of decodes, docs/findings/gate-on-a-real-gpu.md.
 const HOST_RUNS: f64 = 0.015;
 
-/// A change of at least this much may be confirmed by one record a side; and a case is the same
-/// only where it is excluded.
+/// Smallest change that one record a side may confirm. A case is the same only where it is excluded.
 const LARGE: f64 = 0.05;
 
-/// Runs of one side that lie this many standard deviations apart are no runs of one build: of three
-/// normal ones 1 in 10 000 does.
+/// Distance of runs of one side, in standard deviations, beyond which they are no runs of one
+/// build: 1 in 10 000 of three normal ones lies there.
 const APART: f64 = 6.0;
 
 /// Two-sided 95 % quantile of the normal distribution.
 const Z95: f64 = 1.96;
 
-/// What the gate says of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GateVerdict {
-    /// Measured in the earlier record, and wrong in the new one.
-    Wrong,
-    /// Slower by more than the threshold.
-    Slowdown,
-    /// The same of one record a side, by less than 5 %.
-    Probable,
-    /// Source changed, and the runs do not tell.
-    Unclear,
-    /// Source unchanged, and yet another time, or one not to be trusted: no verdict on the code.
-    Machine,
-    /// Within the threshold.
-    Same,
-    /// Faster by more than the threshold.
-    Faster,
-    /// Only in the earlier record.
-    Missing,
-    /// Only in the new record.
-    New,
-}
-
-impl GateVerdict {
-    /// What the reader of such a verdict should do, if anything.
-    pub fn next(self) -> Option<&'static str> {
-        match self {
-            GateVerdict::Wrong => Some("`lathe check KERNEL/VARIANT` shows where it is wrong"),
-            GateVerdict::Slowdown => {
-                Some("`lathe ab` of the old text and the new one says by how much in one run")
-            }
-            GateVerdict::Probable => Some(
-                "measure both builds twice more, in turns, and give all: lathe compare --base A B \
-                 C --new D E F",
-            ),
-            GateVerdict::Unclear => Some(
-                "measure both builds again on a quiet machine, in turns; three records a side \
-                 decide 3 %: lathe compare --base A B C --new D E F",
-            ),
-            GateVerdict::Machine => {
-                Some("this code did not change; for a time to rely on, measure it again")
-            }
-            GateVerdict::Same | GateVerdict::Faster | GateVerdict::Missing | GateVerdict::New => {
-                None
-            }
-        }
-    }
-}
-
-impl fmt::Display for GateVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            GateVerdict::Wrong => "wrong",
-            GateVerdict::Slowdown => "slowdown",
-            GateVerdict::Probable => "probable slowdown",
-            GateVerdict::Unclear => "unclear",
-            GateVerdict::Machine => "unclear: the machine",
-            GateVerdict::Same => "same",
-            GateVerdict::Faster => "faster",
-            GateVerdict::Missing => "missing",
-            GateVerdict::New => "new",
-        })
-    }
-}
-
 /// One case of both sides.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GateCase {
-    /// `KERNEL/VARIANT SHAPE`, an operation of a step, or [`STEP`].
+    /// Name of the case ([`Row::key`]).
     pub key: String,
-    /// Time in the earlier records, microseconds: of an invocation (cold), or of a step; the median
-    /// of the runs' medians.
-    pub base_us: Option<f64>,
-    /// The same in the new ones.
-    pub new_us: Option<f64>,
-    /// New over base, less the shift of the unchanged cases, with its 95 % interval.
+    /// Median of the earlier runs' medians, microseconds.
+    pub base_us: f64,
+    /// Median of the new ones'.
+    pub new_us: f64,
+    /// New over base, less the shift of the unchanged cases, with its 95 % interval; none where a
+    /// side has no time to rely on.
     pub ratio: Option<Ratio>,
     /// Ratios from `1 / (1 + threshold)` to `1 + threshold` are no change.
-    pub threshold: Option<f64>,
-    /// Whether its source differs, or is not known to be equal: only then can it fail.
+    pub threshold: f64,
+    /// Its source differs, or is not known to be equal: only then can it fail.
     pub changed: bool,
-    /// What follows.
-    pub verdict: GateVerdict,
-    /// New over base with inputs in the cache; does not gate, and no shift is taken off.
-    pub warm: Option<Ratio>,
-    /// What a reader should know about it; may be empty.
-    pub note: String,
+    /// New against base.
+    pub verdict: Verdict,
+    /// Reason for an inconclusive verdict, and what else to know; may be empty.
+    pub reason: String,
 }
 
-/// What the cases of unchanged source say of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GateControl {
-    /// How many there are whose times can be trusted.
+/// Shift of the cases of unchanged source.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Control {
+    /// Number of these cases with times to rely on.
     pub cases: usize,
     /// Their median, new over base: taken off every case.
     pub shift: f64,
@@ -156,32 +79,33 @@ pub struct GateControl {
     pub spread: f64,
 }
 
-/// Earlier and new records compared.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Earlier and new runs compared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GateReport {
-    /// In the order of the earlier record; new ones last.
+    /// Cases of both sides, in the order of the earlier runs.
     pub cases: Vec<GateCase>,
     /// None where no case has the same source in both.
-    pub control: Option<GateControl>,
-    /// Confirmed slowdowns.
-    pub slowdowns: usize,
-    /// Cases that had a time and are wrong now.
-    pub wrong: usize,
-    /// Changed cases that could not be decided, probable slowdowns included.
-    pub unclear: usize,
-    /// What makes the records less comparable.
+    pub control: Option<Control>,
+    /// Cases that had a time and are wrong now, each with its reason.
+    pub wrong: Vec<String>,
+    /// Cases of the earlier runs alone.
+    pub missing: Vec<String>,
+    /// Cases of the new runs alone.
+    pub new: Vec<String>,
+    /// Circumstances that make the runs less comparable.
     pub warnings: Vec<String>,
 }
 
 impl GateReport {
-    fn count(&self, verdict: GateVerdict) -> usize {
-        self.cases.iter().filter(|case| case.verdict == verdict).count()
+    /// Changed cases of a verdict: no other case counts.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.cases.iter().filter(|case| case.changed && case.verdict == verdict).count()
     }
 
-    /// Exit code of a command that reports this: 1 for a confirmed slowdown or a case that became
-    /// wrong, else 6 if a changed case is unclear, else 0. What did not change never counts.
+    /// Exit code of a command that reports this: 1 for a slowdown or a case that became wrong, else
+    /// 6 if a changed case is inconclusive, else 0.
     pub fn exit_code(&self) -> u8 {
-        match (self.slowdowns + self.wrong, self.unclear) {
+        match (self.count(Verdict::Slower) + self.wrong.len(), self.count(Verdict::Inconclusive)) {
             (0, 0) => 0,
             (0, _) => 6,
             _ => 1,
@@ -189,71 +113,56 @@ impl GateReport {
     }
 }
 
-/// Compares new records with earlier ones of the same kind, each side's of one build. Refuses, as a
-/// usage error, records of different kinds or models, the same run twice on one side, no case in
-/// common, and unless forced different adapters or software ones.
-pub fn compare(base: &[Record], new: &[Record], force: bool) -> Result<GateReport> {
+/// Compares new runs with earlier ones of the same kind, each side's of one build.
+///
+/// # Errors
+/// Usage: runs of different kinds, the same run twice on one side, no case in common, and unless
+/// forced different adapters or software ones.
+pub fn compare(base: &[Run], new: &[Run], force: bool) -> Result<GateReport> {
     let sides = [base, new];
-    let [Some(first), Some(_)] = sides.map(<[Record]>::first) else {
-        return Err(Error::Usage("nothing to compare: a side has no record".into()));
+    let [Some(first), Some(_)] = sides.map(<[Run]>::first) else {
+        return Err(Error::Usage("nothing to compare: a side has no run".into()));
     };
-    let mut warnings = Vec::new();
-    let mut runs: [Vec<Vec<Measured>>; 2] = Default::default();
-    let failed: Vec<String> = new.iter().flat_map(read::failed).cloned().collect();
-    for ((side, records), runs) in ["earlier", "new"].into_iter().zip(sides).zip(&mut runs) {
-        for (at, record) in records.iter().enumerate() {
-            let name = match records.len() {
+    let mut report = GateReport::default();
+    for (side, runs) in ["earlier", "new"].into_iter().zip(sides) {
+        for (at, run) in runs.iter().enumerate() {
+            let name = match runs.len() {
                 1 => format!("the {side} run"),
                 _ => format!("{side} run {}", at + 1),
             };
-            environments(&first.environment, &record.environment, &name, force, &mut warnings)?;
-            read::same_subject(first, record, &mut warnings)?;
-            let cases = measured(record)?;
-            if runs.iter().any(|other| same_run(other, &cases)) {
+            environments(&first.environment, &run.environment, &name, force, &mut report.warnings)?;
+            same_kind(first, run)?;
+            if runs[..at].iter().any(|other| same_run(other, run)) {
                 return Err(Error::Usage(format!(
-                    "{name} is another record's run once more: give each run once"
+                    "{name} is another file's run once more: give each run once"
                 )));
             }
-            runs.push(cases);
         }
     }
-    let cases = matched(&runs, &failed);
-    for text in &failed {
-        if !cases.iter().any(|case| case.present[0] && case.wrong.as_ref() == Some(text)) {
-            warnings.push(format!("no result in the new run, and no time before: {text}"));
-        }
+    let cases = matched(&sides, &mut report)?;
+    if cases.is_empty() && report.wrong.is_empty() {
+        return Err(Error::Usage("the runs have no case in common".into()));
     }
-    if !cases.iter().any(|case| case.present[0] && (case.present[1] || case.wrong.is_some())) {
-        return Err(Error::Usage("the records have no case in common".into()));
-    }
-    let mut report = judge(cases, sides.map(<[Record]>::len));
-    let missing = report.count(GateVerdict::Missing);
-    if missing > 0 {
-        warnings.push(format!(
-            "{missing} of the earlier cases missing in the new run: measure there too what still \
-             exists"
+    judge(cases, sides.map(<[Run]>::len), &mut report);
+    if !report.missing.is_empty() {
+        report.warnings.push(format!(
+            "{} of the earlier cases missing in the new run: measure there too what still exists",
+            report.missing.len()
         ));
     }
     if report.control.is_none() && report.cases.iter().any(|case| case.ratio.is_some()) {
-        warnings.push(
+        report.warnings.push(
             "no unchanged case to tell the machine from the change by: measure some kernel in both \
              that did not change"
                 .into(),
         );
     }
-    let moved = report.count(GateVerdict::Machine);
-    if moved > 0 {
-        warnings.push(format!(
-            "{moved} case(s) of unchanged source moved with the machine or carry a flag"
-        ));
-    }
     let mut seen = HashSet::new();
-    warnings.retain(|warning| seen.insert(warning.clone()));
-    report.warnings = warnings;
+    report.warnings.retain(|warning| seen.insert(warning.clone()));
     Ok(report)
 }
 
-/// Whether a record can be compared with the first one, and what to mind.
+/// Refuses a run that cannot be compared with the first one; warns of what differs.
 fn environments(
     first: &Environment,
     other: &Environment,
@@ -303,32 +212,49 @@ fn environments(
     Ok(())
 }
 
-/// Two records of one run, which would pass for two: in every case most samples are the same to the
-/// last bit, which those of two runs never are.
-fn same_run(one: &[Measured], other: &[Measured]) -> bool {
-    let alike = |(x, y): (&Measured, &Measured)| {
-        let equal = x.us.iter().zip(&y.us).filter(|(x, y)| x == y).count();
-        x.key == y.key && x.us.len() == y.us.len() && (x.us == y.us || 2 * equal > x.us.len())
-    };
-    !one.is_empty() && one.len() == other.len() && one.iter().zip(other).all(alike)
+fn same_kind(first: &Run, run: &Run) -> Result<()> {
+    let [was, is] = [first, run].map(|run| run.rows.first().map_or("bench", |row| what(row.kind)));
+    if was != is {
+        return Err(Error::Usage(format!(
+            "one record is of a {was}, the other of a {is}; nothing to compare"
+        )));
+    }
+    if is == what(Kind::Ab) {
+        let text = "an A/B record holds its own comparison; compare bench or profile records";
+        return Err(Error::Usage(text.into()));
+    }
+    Ok(())
+}
+
+/// Whether two runs are one: figures of two runs are never equal in every case.
+fn same_run(one: &Run, other: &Run) -> bool {
+    let figures = |row: &Row| (row.key(), row.n, row.median_us, row.noise);
+    !one.rows.is_empty() && one.rows.iter().map(figures).eq(other.rows.iter().map(figures))
+}
+
+/// One case of one run.
+#[derive(Clone, Copy)]
+struct Point {
+    /// Place of its run on its side.
+    run: usize,
+    /// Log of its time.
+    log: f64,
+    /// Standard error of that by the run's own samples.
+    error: f64,
 }
 
 /// One case of all runs.
 #[derive(Default)]
 struct Case {
     key: String,
-    /// Whether the earlier records have it, and the new ones.
-    present: [bool; 2],
     /// Median of the runs' medians, microseconds.
-    us: [Option<f64>; 2],
-    /// Of the earlier records and of the new ones.
-    runs: [Vec<Run>; 2],
-    warm: Option<Ratio>,
+    us: [f64; 2],
+    /// Points of the earlier runs and of the new ones.
+    points: [Vec<Point>; 2],
     changed: bool,
-    /// What the new record says of it, if it has no result there.
-    wrong: Option<String>,
-    /// Why it is unclear.
+    /// Reasons not to trust or not to compare the times.
     unclear: Vec<String>,
+    /// What else to know.
     notes: Vec<String>,
     /// Standard deviation from run to run.
     run_to_run: f64,
@@ -336,21 +262,9 @@ struct Case {
     floor: f64,
 }
 
-/// One case of one run.
-#[derive(Clone, Copy)]
-struct Run {
-    /// Which record of its side.
-    record: usize,
-    /// Log of its time, or of its time over the earlier ones'.
-    log: f64,
-    /// Standard error of that by the run's own samples.
-    error: f64,
-}
-
 impl Case {
-    /// Whether it has a time on both sides that nothing speaks against.
     fn is_clear(&self) -> bool {
-        self.wrong.is_none() && self.unclear.is_empty() && self.runs.iter().all(|r| !r.is_empty())
+        self.unclear.is_empty() && self.points.iter().all(|points| !points.is_empty())
     }
 
     fn is_control(&self) -> bool {
@@ -358,25 +272,161 @@ impl Case {
     }
 }
 
-/// Variance of [`change`] where runs differ by this standard deviation.
-fn variance(runs: &[Vec<Run>; 2], run_to_run: f64) -> f64 {
-    let of = |runs: &Vec<Run>| {
-        let n = runs.len() as f64;
-        runs.iter().map(|run| run_to_run.powi(2) + run.error.powi(2)).sum::<f64>() / (n * n)
+/// A case of the earlier runs and of the new ones, each with the place of its run.
+type Sides<'a> = [Vec<(usize, &'a Run, &'a Row)>; 2];
+
+/// The cases that both sides have; the others go into the report.
+fn matched(sides: &[&[Run]; 2], report: &mut GateReport) -> Result<Vec<Case>> {
+    let mut order: Vec<String> = Vec::new();
+    let mut found: HashMap<String, Sides<'_>> = HashMap::new();
+    let mut failed: Vec<(String, &str)> = Vec::new();
+    for (side, runs) in sides.iter().enumerate() {
+        for (at, run) in runs.iter().enumerate() {
+            for row in &run.rows {
+                let key = row.key();
+                match row.kind {
+                    Kind::Stage | Kind::Beside | Kind::Ab => continue,
+                    Kind::Failed if side == 1 => failed.push((key, &row.flags)),
+                    Kind::Failed => {}
+                    _ => {
+                        let of = found.entry(key.clone()).or_insert_with(|| {
+                            order.push(key.clone());
+                            Sides::default()
+                        });
+                        if of[side].last().is_some_and(|(other, ..)| *other == at) {
+                            return Err(Error::Usage(format!("{key} is twice in one run")));
+                        }
+                        of[side].push((at, run, row));
+                    }
+                }
+            }
+        }
+    }
+    for (key, reason) in failed {
+        match found.get(&key).is_some_and(|sides| !sides[0].is_empty()) {
+            true => {
+                report.wrong.push(format!("{key}: {reason}"));
+                found.remove(&key);
+            }
+            false => report
+                .warnings
+                .push(format!("no result in the new run, and no time before: {key}: {reason}")),
+        }
+    }
+    let mut cases = Vec::new();
+    for key in order {
+        let Some(sides) = found.get(&key) else { continue };
+        match sides.each_ref().map(Vec::is_empty) {
+            [false, false] => cases.push(case(key, sides)),
+            [_, true] => report.missing.push(key),
+            [true, _] => report.new.push(key),
+        }
+    }
+    Ok(cases)
+}
+
+/// Fewest samples of a median.
+fn fewest(kind: Kind) -> usize {
+    if matches!(kind, Kind::Test | Kind::Suite) { 3 } else { 5 }
+}
+
+/// Standard deviation of a median from run to run.
+fn run_to_run(row: &Row) -> f64 {
+    // The unprofiled step has tokens a second, operations have none.
+    let by_host = match row.kind {
+        Kind::Bench => row.how.starts_with("wall"),
+        Kind::Profile => row.tok_s.is_some(),
+        _ => true,
     };
-    runs.iter().map(of).sum()
+    if by_host { HOST_RUNS } else { KERNEL_RUNS }
+}
+
+fn case(key: String, sides: &Sides<'_>) -> Case {
+    // Flagged runs do not count where a side has others: measuring again mends an unclear case.
+    let trusted = sides.each_ref().map(|side| {
+        let clear =
+            side.iter().filter(|(_, run, row)| row.flags.is_empty() && !run.environment.software);
+        let clear: Vec<_> = clear.copied().collect();
+        if clear.is_empty() { side.clone() } else { clear }
+    });
+    let all = || trusted.iter().flatten();
+    let first = trusted[0][0].2;
+    let mut case = Case {
+        changed: first.source.is_empty() || all().any(|(.., row)| row.source != first.source),
+        run_to_run: all().map(|(.., row)| run_to_run(row)).fold(0.0, f64::max),
+        floor: all()
+            .map(|(_, run, _)| run.environment.canary_drift.unwrap_or(0.0).abs())
+            .fold(FLOOR, f64::max),
+        key,
+        ..Case::default()
+    };
+    for (at, side) in trusted.iter().enumerate() {
+        let usable = |row: &Row| row.n >= fewest(row.kind) && paired::usable(&row.median_us);
+        let mut doubts: Vec<&str> = Vec::new();
+        add_new(&mut doubts, side.iter().flat_map(|(.., row)| row.flags()));
+        add_new(
+            &mut doubts,
+            side.iter()
+                .filter(|(_, run, _)| run.environment.software)
+                .map(|_| "of a software adapter"),
+        );
+        if side.iter().any(|(.., row)| row.source != side[0].2.source) {
+            doubts.push("of more than one build");
+        }
+        if !side.iter().all(|(.., row)| usable(row)) {
+            doubts.push("too few samples, or one that is not a positive number");
+        }
+        if !doubts.is_empty() {
+            let name = ["earlier", "new"][at];
+            case.unclear.push(format!("{name} run: {}", doubts.join(", ")));
+        }
+        let us: Vec<f64> = side.iter().map(|(.., row)| row.median_us).collect();
+        case.us[at] = paired::median(&us);
+        let points = side.iter().filter(|(.., row)| usable(row));
+        case.points[at] = points
+            .map(|(run, _, row)| Point {
+                run: *run,
+                log: row.median_us.ln(),
+                error: row.noise / Z95,
+            })
+            .collect();
+    }
+    if let Some((.., other)) = all().find(|(.., row)| row.how != first.how) {
+        case.unclear.push(format!("measured differently: {} and {}", first.how, other.how));
+    }
+    // Kernels are always judged before they are timed.
+    let judged = |row: &Row| row.kind == Kind::Bench || row.nmse.is_some();
+    let [was, is] = trusted.each_ref().map(|side| side.iter().all(|(.., row)| judged(row)));
+    if was && !is {
+        case.unclear.push("the earlier run was verified, the new one was not".into());
+    }
+    if !was && !is {
+        case.notes.push("not verified".into());
+    }
+    let new = trusted[1][0].2;
+    if first.variant != new.variant {
+        case.notes.push(format!("{} became {}", first.variant, new.variant));
+    }
+    let left_out = sides.iter().flatten().count() - all().count();
+    if left_out > 0 {
+        case.notes.push(format!("{left_out} flagged run(s) left out"));
+    }
+    case
+}
+
+/// Variance of [`change`] where runs differ by this standard deviation.
+fn variance(points: &[Vec<Point>; 2], run_to_run: f64) -> f64 {
+    let of = |points: &Vec<Point>| {
+        let n = points.len() as f64;
+        points.iter().map(|p| run_to_run.powi(2) + p.error.powi(2)).sum::<f64>() / (n * n)
+    };
+    points.iter().map(of).sum()
 }
 
 /// Log of new over base.
-fn change(runs: &[Vec<Run>; 2]) -> f64 {
-    mean(runs[1].iter().map(|run| run.log)) - mean(runs[0].iter().map(|run| run.log))
-}
-
-/// New over base, where both sides have runs.
-fn ratio(runs: &[Vec<Run>; 2], variance: f64) -> Option<Ratio> {
-    let (change, reach) = (change(runs), Z95 * variance.sqrt());
-    let ends = (change - reach, change + reach);
-    runs.iter().all(|runs| !runs.is_empty()).then(|| Ratio::exp(change, ends))
+fn change(points: &[Vec<Point>; 2]) -> f64 {
+    let [base, new] = points.each_ref().map(|points| mean(points.iter().map(|p| p.log)));
+    new - base
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -384,36 +434,16 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / n
 }
 
-/// The cases of all runs, in the order of the earlier ones, then new ones.
-fn matched(runs: &[Vec<Vec<Measured>>; 2], failed: &[String]) -> Vec<Case> {
-    let mut order: Vec<&str> = Vec::new();
-    let mut found: HashMap<&str, read::Sides> = HashMap::new();
-    for (side, records) in runs.iter().enumerate() {
-        for (record, cases) in records.iter().enumerate() {
-            for case in cases {
-                let of = found.entry(&case.key).or_insert_with(|| {
-                    order.push(&case.key);
-                    read::Sides::default()
-                });
-                of[side].push((record, case));
-            }
-        }
-    }
-    order.into_iter().map(|key| read::case(key, &found[key], failed)).collect()
-}
-
 /// Takes the machine off, sets the thresholds, gives the verdicts.
-fn judge(mut cases: Vec<Case>, records: [usize; 2]) -> GateReport {
-    let shifts = [0, 1].map(|side| -> Vec<f64> {
-        (0..records[side]).map(|record| shift(&cases, side, record)).collect()
-    });
+fn judge(mut cases: Vec<Case>, runs: [usize; 2], report: &mut GateReport) {
+    let shifts = [0, 1]
+        .map(|side| (0..runs[side]).map(|run| shift(&cases, side, run)).collect::<Vec<f64>>());
     for case in &mut cases {
-        for (runs, shifts) in case.runs.iter_mut().zip(&shifts) {
-            runs.iter_mut().for_each(|run| run.log -= shifts[run.record]);
+        for (points, shifts) in case.points.iter_mut().zip(&shifts) {
+            points.iter_mut().for_each(|point| point.log -= shifts[point.run]);
             // One run further away than that could move the mean beyond the threshold by itself.
-            let (low, high) = runs
-                .iter()
-                .fold((f64::MAX, f64::MIN), |(l, h), run| (run.log.min(l), run.log.max(h)));
+            let (low, high) =
+                points.iter().fold((f64::MAX, f64::MIN), |(l, h), p| (p.log.min(l), p.log.max(h)));
             if high - low > APART * case.run_to_run {
                 let percent = 100.0 * (high - low).exp_m1();
                 case.unclear.push(format!("runs of one side lie {percent:.1} % apart"));
@@ -421,10 +451,10 @@ fn judge(mut cases: Vec<Case>, records: [usize; 2]) -> GateReport {
         }
     }
     let controls: Vec<&Case> = cases.iter().filter(|case| case.is_control()).collect();
-    let control = (!controls.is_empty()).then(|| {
+    report.control = (!controls.is_empty()).then(|| {
         let [base, new] = [0, 1].map(|side| mean(shifts[side].iter().copied()));
-        let spread = controls.iter().map(|case| change(&case.runs).abs());
-        GateControl {
+        let spread = controls.iter().map(|case| change(&case.points).abs());
+        Control {
             cases: controls.len(),
             shift: (new - base).exp(),
             spread: percentile95(spread).exp_m1(),
@@ -435,53 +465,44 @@ fn judge(mut cases: Vec<Case>, records: [usize; 2]) -> GateReport {
     let of_shift = match controls.len() {
         0 => 0.0,
         n => {
-            let of = |case: &&Case| variance(&case.runs, wider * case.run_to_run);
+            let of = |case: &&Case| variance(&case.points, wider * case.run_to_run);
             std::f64::consts::FRAC_PI_2 * mean(controls.iter().map(of)) / n as f64
         }
     };
     let tests = cases.iter().filter(|case| case.changed && case.is_clear()).count().max(1);
     let z = stats::normal_quantile(FALSE_REPORTS / tests as f64);
-    let cases = cases
-        .into_iter()
-        .map(|case| {
-            let variance = variance(&case.runs, wider * case.run_to_run) + of_shift;
-            verdict(case, variance, z)
-        })
-        .collect();
-    let mut report =
-        GateReport { cases, control, slowdowns: 0, wrong: 0, unclear: 0, warnings: Vec::new() };
-    report.slowdowns = report.count(GateVerdict::Slowdown);
-    report.wrong = report.count(GateVerdict::Wrong);
-    report.unclear = report.count(GateVerdict::Unclear) + report.count(GateVerdict::Probable);
-    report
+    let judged = cases.into_iter().map(|case| {
+        let variance = variance(&case.points, wider * case.run_to_run) + of_shift;
+        verdict(case, variance, z)
+    });
+    report.cases = judged.collect();
 }
 
-/// What a run shows of the controls in common, over what lies between the sides: either side can
-/// be the earlier one.
-fn shift(cases: &[Case], side: usize, record: usize) -> f64 {
+/// Shift of the controls in one run, over the middle of the sides: either can be the earlier one.
+fn shift(cases: &[Case], side: usize, run: usize) -> f64 {
     let of = |case: &Case| {
-        let run = case.runs[side].iter().find(|run| run.record == record)?;
-        let [base, new] = case.runs.each_ref().map(|runs| mean(runs.iter().map(|run| run.log)));
-        Some(run.log - (base + new) / 2.0)
+        let point = case.points[side].iter().find(|point| point.run == run)?;
+        let [base, new] = case.points.each_ref().map(|points| mean(points.iter().map(|p| p.log)));
+        Some(point.log - (base + new) / 2.0)
     };
     let logs: Vec<f64> = cases.iter().filter(|case| case.is_control()).filter_map(of).collect();
     if logs.is_empty() { 0.0 } else { paired::median(&logs) }
 }
 
-/// How many times further runs lie apart than they should: by the controls, and by the runs of a
-/// side, each over what is expected of it. The 95th percentile, over the normal distribution's, and
+/// Factor by which runs lie further apart than they should: by the controls, and by the runs of a
+/// side, each over what is expected of it. The 95th percentile over the normal distribution's, and
 /// not the largest: a few cases that lie apart shall not blind the rest.
 fn wider(cases: &[Case], controls: &[&Case]) -> f64 {
     let of_controls = controls
         .iter()
-        .map(|case| change(&case.runs).abs() / variance(&case.runs, case.run_to_run).sqrt());
+        .map(|case| change(&case.points).abs() / variance(&case.points, case.run_to_run).sqrt());
     let mut of_runs = Vec::new();
-    for (case, runs) in cases.iter().flat_map(|case| case.runs.iter().map(move |r| (case, r))) {
-        let (n, mean) = (runs.len() as f64, mean(runs.iter().map(|run| run.log)));
-        for run in runs.iter().filter(|_| runs.len() > 1) {
+    for (case, points) in cases.iter().flat_map(|case| case.points.iter().map(move |p| (case, p))) {
+        let (n, mean) = (points.len() as f64, mean(points.iter().map(|point| point.log)));
+        for point in points.iter().filter(|_| points.len() > 1) {
             // The mean of n has taken one of their n degrees of freedom.
-            let expected = (case.run_to_run.powi(2) + run.error.powi(2)) * (n - 1.0) / n;
-            of_runs.push((run.log - mean).abs() / expected.sqrt());
+            let expected = (case.run_to_run.powi(2) + point.error.powi(2)) * (n - 1.0) / n;
+            of_runs.push((point.log - mean).abs() / expected.sqrt());
         }
     }
     let most = percentile95(of_controls).max(percentile95(of_runs.into_iter()));
@@ -496,46 +517,49 @@ fn percentile95(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// The verdict on a case whose change has this variance, `z` standard errors being a slowdown.
-fn verdict(case: Case, variance: f64, z: f64) -> GateCase {
-    let ratio = ratio(&case.runs, variance);
+fn verdict(mut case: Case, variance: f64, z: f64) -> GateCase {
+    let (clear, few) = (case.is_clear(), case.points.iter().any(|points| points.len() == 1));
+    let (change, reach) = (change(&case.points), Z95 * variance.sqrt());
+    let ratio = case.points.iter().all(|points| !points.is_empty());
+    let ratio = ratio.then(|| Ratio::exp(change, (change - reach, change + reach)));
     let threshold = case.floor.max((z * variance.sqrt()).exp_m1());
     let within = |ratio: f64, zone: f64| (1.0 / (1.0 + zone)..=1.0 + zone).contains(&ratio);
-    let few = case.runs.iter().any(|runs| runs.len() == 1);
-    let verdict = match (case.present, ratio) {
-        ([true, _], _) if case.wrong.is_some() => GateVerdict::Wrong,
-        ([_, false], _) => GateVerdict::Missing,
-        ([false, _], _) => GateVerdict::New,
-        (_, Some(ratio)) if case.is_clear() => match ratio.median {
-            median if within(median, threshold) && !case.changed => GateVerdict::Same,
-            _ if !case.changed => GateVerdict::Machine,
-            median if within(median, threshold) => {
-                match within(ratio.low, LARGE) && within(ratio.high, LARGE) {
-                    true => GateVerdict::Same,
-                    false => GateVerdict::Unclear,
+    let verdict = match ratio.filter(|_| clear) {
+        None => Verdict::Inconclusive,
+        Some(ratio) if !case.changed => match within(ratio.median, threshold) {
+            true => Verdict::Same,
+            false => {
+                case.unclear.push("this code did not change: the machine did".into());
+                Verdict::Inconclusive
+            }
+        },
+        Some(ratio) if within(ratio.median, threshold) => {
+            match within(ratio.low, LARGE) && within(ratio.high, LARGE) {
+                true => Verdict::Same,
+                false => {
+                    let percent = 100.0 * LARGE;
+                    case.unclear.push(format!("the interval reaches beyond ±{percent:.0} %"));
+                    Verdict::Inconclusive
                 }
             }
-            median if median < 1.0 => GateVerdict::Faster,
-            median if few && median < 1.0 + LARGE => GateVerdict::Probable,
-            _ => GateVerdict::Slowdown,
-        },
-        _ if case.changed => GateVerdict::Unclear,
-        _ => GateVerdict::Machine,
+        }
+        Some(ratio) if ratio.median < 1.0 => Verdict::Faster,
+        Some(ratio) if few && ratio.median < 1.0 + LARGE => {
+            case.unclear.push("probably slower, and one run a side is few".into());
+            Verdict::Inconclusive
+        }
+        Some(_) => Verdict::Slower,
     };
-    let mut notes: Vec<String> = case.wrong.into_iter().chain(case.unclear).collect();
-    if verdict == GateVerdict::Unclear && notes.is_empty() {
-        notes.push(format!("the interval reaches beyond ±{:.0} %", 100.0 * LARGE));
-    }
-    notes.extend(case.notes);
+    case.unclear.append(&mut case.notes);
     GateCase {
         key: case.key,
         base_us: case.us[0],
         new_us: case.us[1],
         ratio,
-        threshold: ratio.map(|_| threshold),
+        threshold,
         changed: case.changed,
         verdict,
-        warm: case.warm,
-        note: notes.join("; "),
+        reason: case.unclear.join("; "),
     }
 }
 

@@ -11,17 +11,15 @@ pub mod processes;
 pub mod ratio;
 pub mod record;
 pub mod rng;
-pub mod shard;
+pub mod row;
 mod size;
 pub mod stats;
 pub mod steady;
-pub mod word;
 
 pub use adapter::AdapterSummary;
 pub use error::{Error, Result};
 pub use ratio::Ratio;
 pub use size::{bytes, count};
-pub use word::Word;
 
 /// Adds what is not there yet, each once and in its order.
 fn add_new<T: PartialEq>(to: &mut Vec<T>, more: impl IntoIterator<Item = T>) {

@@ -24,9 +24,7 @@
 //! next, such as where buffers happen to lie.
 
 use std::fmt;
-use std::str::FromStr;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rng::Rng;
@@ -61,7 +59,8 @@ const ORDERS: [[usize; 4]; 8] = [
 ];
 
 /// Which samples of a block are A's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Order(usize);
 
 impl Order {
@@ -81,10 +80,6 @@ impl Order {
         Self(ORDERS.len() - 1 - self.0)
     }
 
-    fn all() -> impl Iterator<Item = Self> {
-        (0..ORDERS.len()).map(Self)
-    }
-
     /// Places of A's samples.
     fn places(self) -> [usize; 4] {
         ORDERS[self.0]
@@ -98,22 +93,31 @@ impl fmt::Display for Order {
     }
 }
 
-impl FromStr for Order {
-    type Err = ();
+impl From<Order> for String {
+    fn from(order: Order) -> Self {
+        order.to_string()
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::all().find(|order| order.to_string() == text).ok_or(())
+impl TryFrom<String> for Order {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let order = (0..ORDERS.len()).map(Self).find(|order| order.to_string() == text);
+        order.ok_or_else(|| format!("`{text}` is no order of a block"))
     }
 }
 
 /// Four times of A and four of B, all in the same unit, each side's in the order measured.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Block {
-    /// How they took turns.
+    /// Turns that they took.
     pub order: Order,
-    /// Of A.
+    /// Times of A.
+    #[serde(rename = "a_us")]
     pub a: [f64; 4],
-    /// Of B.
+    /// Times of B.
+    #[serde(rename = "b_us")]
     pub b: [f64; 4],
 }
 
@@ -140,7 +144,7 @@ impl Block {
 }
 
 /// B against A.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
     /// B takes less time, by more than the zone.
@@ -150,6 +154,7 @@ pub enum Verdict {
     /// They differ by less than the zone.
     Same,
     /// The measurement decides nothing.
+    #[default]
     Inconclusive,
 }
 

@@ -1,52 +1,46 @@
-//! What a saved run looks like: one versioned JSON document, complete enough that a number in it
-//! can be questioned later. See docs/records.md for the schema in words.
+//! A saved run: one versioned JSON document, complete enough that a number in it can be questioned
+//! later. docs/records.md says what the keys mean.
+//!
+//! A file has samples and the figures that follow from them. Whoever reads it computes the figures
+//! again: what the file says of them is for other programs, and is not read.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::paired::{Block, Comparison, Options, Verdict, compare};
-use super::{Ratio, Word};
+use super::paired::{Block, Options, Verdict, compare, median};
+use super::{Ratio, stats};
 use crate::error::{Error, Result};
 use crate::files;
 
-mod agree;
 mod generation;
 pub mod made_up;
 
 pub use generation::{
-    BesideRuns, GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER,
-    SamplingSettings, Suite, SuiteConfig, SuiteModel, SuiteRun, TokS, Verified, Watched,
+    GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER, SamplingSettings, Suite,
+    SuiteConfig, SuiteModel, SuiteRun, TokS, Verified, Watched,
 };
 
 /// Version of every document this command writes.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The JSON Schema of a [`Record`] as it is read: of any version of this command that wrote
-/// [`SCHEMA_VERSION`]. Keys that it does not name may be there.
-pub fn schema() -> serde_json::Value {
-    let settings = schemars::generate::SchemaSettings::draft2020_12().for_deserialize();
-    settings.into_generator().into_root_schema_for::<Record>().to_value()
-}
-
 /// A saved run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
-    /// Where and with what it ran.
+    /// Machine, versions and time.
     pub environment: Environment,
-    /// What ran.
+    /// Results.
     #[serde(flatten)]
     pub body: Body,
 }
 
 /// The kinds of run.
 #[allow(clippy::large_enum_variant, reason = "a run has one")]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Body {
     /// `lathe bench`: kernels on their own.
@@ -62,7 +56,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// The kind in a word or two.
+    /// Kind in a word or two.
     pub fn what(&self) -> &'static str {
         match self {
             Body::Bench(_) => "bench",
@@ -74,8 +68,8 @@ impl Body {
     }
 }
 
-/// Where and with what a run took place.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Machine, versions and time of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// Start of the run, UTC, such as 2026-11-20T16:00:00Z.
     pub date: String,
@@ -99,51 +93,39 @@ pub struct Environment {
     pub software: bool,
     /// wgpu's run-time checks in built-in shaders: on or off.
     pub runtime_checks: String,
-    /// Smallest step of the GPU's timestamps, nanoseconds; absent without timestamps.
+    /// Smallest step of the GPU's timestamps, nanoseconds; none without timestamps.
     pub timestamp_quantum_ns: Option<f64>,
     /// Measured copy bandwidth, read plus written, 10^9 bytes a second.
     pub copy_gb_s: Option<f64>,
     /// Measured read bandwidth, 10^9 bytes a second.
-    #[serde(default)]
     pub read_gb_s: Option<f64>,
     /// Largest change of the canary kernel's time during the run, as a fraction of its smallest.
     pub canary_drift: Option<f64>,
-    /// The command line; absent in records from before it was kept, and where no command ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Command line; none where no command ran.
     pub command: Option<String>,
-    /// Hash of all WGSL in the binary, whatever the tree says; absent, as all that follows, in
-    /// records from before it was kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Hash of all WGSL in the binary, whatever the tree says.
     pub wgsl: Option<String>,
-    /// What inputs were drawn from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Seed of the inputs.
     pub seed: Option<u64>,
     /// Last-level cache as measured, bytes; 0 where none was found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
-    /// What the measured peaks of the device are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Measured peaks of the device.
     pub ceilings: Option<Ceilings>,
     /// The machine around the GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
     /// Processes whose samples these are, where there were several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<usize>,
     /// Version of naga, which translates WGSL for the driver.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub naga: Option<String>,
     /// The compiler of this command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rustc: Option<String>,
     /// What it optimised for, such as `release, opt-level 3`; a cargo profile of another name is
     /// `release` too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
 }
 
 /// The machine around a GPU, as far as it can be read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Processor.
     pub cpu: Option<String>,
@@ -151,72 +133,56 @@ pub struct Machine {
     pub kernel: Option<String>,
     /// Processors this process may use.
     pub cpus: usize,
-    /// How the operating system chooses the processors' clocks; absent where it does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Policy by which the operating system chooses the processors' clocks.
     pub governor: Option<String>,
     /// Version of Vulkan that the loader has, on Linux.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vulkan_loader: Option<String>,
     /// Where the GPU sits on the bus.
     pub pci: Option<String>,
-    /// How the GPU is set up, where its driver can be asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Setting of the GPU, where its driver can be asked.
     pub card: Option<Card>,
-    /// What the GPU's driver says at the start and at the end of the run.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// State of the GPU at the start and at the end of the run.
     pub gpu: Vec<GpuState>,
     /// Variables that change what a run does.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,
 }
 
-/// How a GPU is set up; what its driver does not say is absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Setting of a GPU, as far as its driver says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Card {
     /// Memory, bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Errors in memory are corrected, which costs bandwidth on some.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecc: Option<bool>,
     /// The GPU may be divided into instances (MIG).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mig: Option<bool>,
     /// The driver stays loaded while nobody uses the GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence: Option<bool>,
     /// Highest clock of the multiprocessors, MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_sm_mhz: Option<u32>,
     /// Highest clock of the memory, MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory_mhz: Option<u32>,
 }
 
-/// What a driver says of a GPU at one moment, as far as it does.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// State of a GPU at one moment, as far as its driver says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuState {
     /// Clock of the multiprocessors, MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<u32>,
     /// Clock of the memory, MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mhz: Option<u32>,
     /// Power drawn, watts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
     /// Most it may draw, watts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_limit_w: Option<f64>,
     /// Temperature, degrees Celsius.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<u32>,
     /// Reasons for which the driver holds the clocks down, none of them idling.
     pub throttled: Vec<String>,
 }
 
 /// Work that never changes, timed between cases: what changes is the device.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Canary {
     /// A copy, seconds: bound by memory.
     pub copy: f64,
@@ -225,7 +191,7 @@ pub struct Canary {
 }
 
 /// Peaks of a device, measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Copy: bytes read plus bytes written, 10^9 a second.
     pub copy_gb_s: f64,
@@ -239,43 +205,27 @@ pub struct Ceilings {
     pub dot4_top_s: Option<f64>,
     /// f16 products on matrix units with f32 sums.
     pub matrix_tflop_s: Option<f64>,
-    /// What a dispatch costs that waits for the one before, microseconds.
+    /// Cost of a dispatch that waits for the one before, microseconds.
     pub dependent_us: f64,
-    /// What one costs that does not.
+    /// Cost of one that does not.
     pub independent_us: f64,
-    /// What recording one costs the CPU, microseconds.
+    /// Cost of recording one, on the CPU, microseconds.
     pub record_us: f64,
     /// From submitting an empty dispatch to knowing that it is done, microseconds.
     pub round_trip_us: f64,
 }
 
 /// `lathe bench`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bench {
     /// One entry a kernel, variant and shape.
     pub cases: Vec<BenchCase>,
-    /// What gave no result: a wrong output, or a rate that cannot be. Empty in most records.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Cases that gave no result, each with its reason: a wrong output, or a rate that cannot be.
     pub failed: Vec<String>,
-    /// The runs that `lathe merge` joined, in the order of their cases; empty for one run.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub runs: Vec<BenchRun>,
-}
-
-/// One of the runs of a merged record. The cases of a record are those of its first run, then those
-/// of the second, and so on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct BenchRun {
-    /// Where and with what it ran. `fraction_of_copy` of its cases is over its own bandwidth.
-    pub environment: Environment,
-    /// How many of the cases it measured.
-    pub cases: usize,
-    /// How many of those without a result it tried.
-    pub failed: usize,
 }
 
 /// One measured kernel.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchCase {
     /// Kernel.
     pub kernel: String,
@@ -285,75 +235,80 @@ pub struct BenchCase {
     pub shape: String,
     /// Hash of the WGSL and its constants.
     pub source: String,
-    /// The text of a user's file, with its modules.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Text of a user's file, with its modules.
     pub wgsl: Option<String>,
     /// Values of all overrides, where a stored choice of `lathe tune` was timed.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tuned: BTreeMap<String, f64>,
     /// Weights rotated past the last-level cache.
     pub cold: Timing,
     /// The same weights every time.
     pub warm: Timing,
     /// Cold invocations each with outputs of its own, in batches without a barrier, so that
-    /// neighbours overlap: what throughput leaves of the launch. None unless asked for.
-    #[serde(default)]
+    /// neighbours overlap: throughput without the launch. None unless asked for.
     pub overlapped: Option<Timing>,
     /// Each dispatch of an invocation alone, cold. Empty unless asked for, and for one dispatch.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageTiming>,
     /// Bytes an invocation must move.
     pub bytes: f64,
     /// Floating-point operations of an invocation.
     pub flops: f64,
     /// `bytes` over the cold median, 10^9 a second.
+    #[serde(skip_deserializing)]
     pub gb_s: f64,
     /// `gb_s` over the measured copy bandwidth.
+    #[serde(skip_deserializing)]
     pub fraction_of_copy: f64,
-    /// `flops` over the cold median, 10^12 a second; absent in records from before it was kept.
-    #[serde(default)]
-    pub tflop_s: Option<f64>,
+    /// `flops` over the cold median, 10^12 a second.
+    #[serde(skip_deserializing)]
+    pub tflop_s: f64,
     /// Bytes the cold copies cover together.
     pub rotated_bytes: u64,
-    /// Largest normalised mean squared error of what timed invocations left; absent in records
-    /// from before it was judged.
-    #[serde(default)]
-    pub nmse: Option<f64>,
+    /// Largest normalised mean squared error of the outputs of timed invocations.
+    pub nmse: f64,
     /// Largest that was accepted.
-    #[serde(default)]
-    pub nmse_bound: Option<f64>,
-    /// The canaries after it; absent in records from before they were kept.
-    #[serde(default)]
+    pub nmse_bound: f64,
+    /// Canaries after it.
     pub canary: Option<Canary>,
-    /// Whether each sample draws tokens by a seed of its own; in records from before it was so, and
-    /// of kernels that draw none, all samples have the same.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Each sample draws tokens by a seed of its own.
     pub seed_a_sample: bool,
-    /// Where the times come from.
-    pub clock: Word<Clock>,
-    /// What makes the number doubtful.
-    pub flags: Vec<Word<Flag>>,
+    /// Clock of the times.
+    pub clock: Clock,
+    /// Reasons to doubt the number.
+    pub flags: Vec<Flag>,
 }
 
 impl BenchCase {
-    /// What tells it from the others of a run.
+    /// Name that tells it from the others of a run.
     pub fn key(&self) -> String {
         format!("{}/{} {}", self.kernel, self.variant, self.shape)
     }
+
+    /// With the figures that follow from its samples and this copy bandwidth.
+    #[must_use]
+    pub fn settled(mut self, copy_gb_s: Option<f64>) -> Self {
+        let stages = self.stages.iter_mut().filter_map(|stage| stage.cold.as_mut());
+        let own = [&mut self.cold, &mut self.warm].into_iter().chain(&mut self.overlapped);
+        own.chain(stages).for_each(Timing::settle);
+        let us = self.cold.median_us;
+        (self.gb_s, self.tflop_s) = (self.bytes / us / 1e3, self.flops / us / 1e6);
+        self.fraction_of_copy = copy_gb_s.map_or(0.0, |copy| self.gb_s / copy);
+        self
+    }
 }
 
-/// Where a time comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Clock of a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
     /// Timestamps written by the GPU.
+    #[default]
     Gpu,
     /// The host's clock around submit and wait.
     Wall,
 }
 
-/// What makes a number doubtful.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Reason to doubt a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Flag {
     /// Times still moved when samples were taken.
     #[serde(rename = "not settled")]
@@ -406,7 +361,7 @@ impl fmt::Display for Flag {
 }
 
 /// Time of one dispatch among those of an invocation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageTiming {
     /// WGSL entry point.
     pub entry: String,
@@ -416,37 +371,51 @@ pub struct StageTiming {
 }
 
 /// Time of one invocation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Median over the samples, microseconds.
+    #[serde(skip_deserializing)]
     pub median_us: f64,
     /// Smallest sample, microseconds.
+    #[serde(skip_deserializing)]
     pub min_us: f64,
     /// Interquartile range over the median.
+    #[serde(skip_deserializing)]
     pub spread: f64,
     /// Half-width of the median's 95 % interval over the median, within one run or over processes.
+    #[serde(skip_deserializing)]
     pub noise: f64,
     /// Times had stopped moving before samples were taken.
     pub settled: bool,
     /// Invocations in a sample.
     pub dispatches: u64,
-    /// The samples themselves, microseconds an invocation, in order.
+    /// Microseconds an invocation, in order.
     pub samples_us: Vec<f64>,
     /// Samples that were dropped, since the driver held the clocks down meanwhile.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub throttled: usize,
-    /// Median of each process, where several took samples; `noise` is then over them. Empty for
-    /// one, whose `noise` is only what its own samples say.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub processes_us: Vec<f64>,
+    /// Samples of each process, where several took some: `noise` is then over them. Empty for one,
+    /// whose `noise` is only what its own samples say.
+    pub processes: Vec<usize>,
 }
 
-fn is_zero(count: &usize) -> bool {
-    *count == 0
+impl Timing {
+    /// Computes the figures from the samples.
+    pub fn settle(&mut self) {
+        let all = stats::summarise(&self.samples_us);
+        (self.median_us, self.min_us, self.spread) = (all.median, all.min, all.spread);
+        let mut rest = self.samples_us.as_slice();
+        let medians = self.processes.iter().map(|count| {
+            let (own, others) = rest.split_at((*count).min(rest.len()));
+            rest = others;
+            stats::summarise(own).median
+        });
+        let over = stats::half_interval(&medians.collect::<Vec<_>>());
+        self.noise = over.map_or(all.noise, |half| half / all.median);
+    }
 }
 
 /// `lathe ab`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ab {
     /// Kernel, or `decode`.
     pub kernel: String,
@@ -457,144 +426,145 @@ pub struct Ab {
     /// Second side.
     pub b: String,
     /// Median time of A, microseconds.
+    #[serde(skip_deserializing)]
     pub a_us: f64,
     /// Median time of B, microseconds.
+    #[serde(skip_deserializing)]
     pub b_us: f64,
-    /// B against A.
-    pub verdict: Word<Verdict>,
-    /// Time of B over time of A.
+    /// B against A; of several processes what all of them say.
+    #[serde(skip_deserializing)]
+    pub verdict: Verdict,
+    /// Time of B over time of A, of one run or over processes.
+    #[serde(skip_deserializing)]
     pub ratio: Ratio,
     /// A against itself in the same run.
+    #[serde(skip_deserializing)]
     pub control: Ratio,
-    /// B against itself; absent in records from before it was kept, as is what follows.
-    #[serde(default)]
+    /// B against itself; none over several processes.
+    #[serde(skip_deserializing)]
     pub control_b: Option<Ratio>,
-    /// What A was.
-    #[serde(default)]
+    /// Side A; none for decodes.
     pub a_side: Option<AbSide>,
-    /// What B was.
-    #[serde(default)]
+    /// Side B.
     pub b_side: Option<AbSide>,
-    /// All samples, microseconds.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub samples: Vec<AbBlock>,
-    /// Each process, where several measured: the ratio is then over them, and the verdict what all
-    /// of them say.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// All samples, block by block.
+    pub samples: Vec<Block>,
+    /// Each process, where several measured.
     pub processes: Vec<AbProcess>,
     /// Half-width of the zone around 1 that counts as the same.
+    #[serde(skip_deserializing)]
     pub indifference: f64,
-    /// Confidence of the intervals of one run, which are those of the sign test; absent in records
-    /// from before 2026-11-25, whose intervals are a bootstrap's at 95 %. Over processes the
-    /// interval is Student's at 95 %.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub confidence: Option<f64>,
-    /// What was verified of a side's steps, whichever is further off; none for kernels, whose
-    /// outputs are judged, and in records from before it was kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Judgement of a side's steps, whichever is further off; none for kernels, whose outputs are
+    /// judged.
     pub verified: Option<Verified>,
-    /// What makes the verdict doubtful.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub flags: Vec<Word<Flag>>,
+    /// Reasons to doubt the verdict.
+    pub flags: Vec<Flag>,
     /// Blocks that were dropped, since the driver held the clocks down meanwhile.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub throttled: usize,
-    /// Blocks: of eight samples, A's and B's in an order drawn for each; before 2026-11-23 of A B
-    /// B A.
+    /// Number of blocks.
+    #[serde(skip_deserializing)]
     pub blocks: usize,
 }
 
 impl Ab {
-    /// What today's statistics say of the samples of one run; none where they are not there, or in
-    /// an order of before.
-    pub fn compared_again(&self) -> Option<Comparison> {
-        if self.samples.is_empty() || !self.processes.is_empty() {
-            return None;
+    /// With the figures that follow from its samples.
+    ///
+    /// # Errors
+    /// Processes whose blocks are not those that there are.
+    pub fn settled(mut self) -> Result<Self, String> {
+        self.blocks = self.samples.len();
+        if self.processes.is_empty() {
+            let found = compare(&self.samples, &Options::default());
+            (self.ratio, self.control, self.control_b) =
+                (found.ratio, found.control, Some(found.control_b));
+            (self.indifference, self.verdict) = (found.indifference, found.verdict);
+            [self.a_us, self.b_us] = medians(&self.samples);
+            return Ok(self);
         }
-        let blocks: Option<Vec<Block>> = self.samples.iter().map(AbBlock::block).collect();
-        Some(compare(&blocks?, &Options::default()))
+        let mut rest = self.samples.as_slice();
+        self.indifference = 0.0;
+        for process in &mut self.processes {
+            let Some((own, others)) = rest.split_at_checked(process.blocks) else {
+                return Err(format!("a process of {} blocks, of {}", process.blocks, rest.len()));
+            };
+            rest = others;
+            let found = compare(own, &Options::default());
+            (process.ratio, process.control) = (found.ratio, found.control);
+            process.verdict = found.verdict;
+            [process.a_us, process.b_us] = medians(own);
+            self.indifference = self.indifference.max(found.indifference);
+        }
+        if !rest.is_empty() {
+            return Err(format!("{} blocks of no process", rest.len()));
+        }
+        let each = || self.processes.iter();
+        let middle = |of: fn(&AbProcess) -> f64| median(&each().map(of).collect::<Vec<_>>());
+        (self.a_us, self.b_us) = (middle(|p| p.a_us), middle(|p| p.b_us));
+        self.ratio = Ratio::over_processes(each().map(|p| p.ratio));
+        self.control = Ratio::over_processes(each().map(|p| p.control));
+        self.control_b = None;
+        let first = self.processes[0].verdict;
+        let agreed = each().all(|process| process.verdict == first);
+        self.verdict = if agreed { first } else { Verdict::Inconclusive };
+        Ok(self)
     }
 
-    /// What its interval is, in words.
-    pub fn interval(&self) -> String {
-        let confidence = self.confidence.filter(|_| self.processes.is_empty());
-        format!("{} % interval", 100.0 * confidence.unwrap_or(0.95))
+    /// Interval of the ratio, in words.
+    pub fn interval(&self) -> &'static str {
+        if self.processes.is_empty() { "99 % interval" } else { "95 % interval" }
     }
+}
+
+/// Median times of A and of B.
+fn medians(blocks: &[Block]) -> [f64; 2] {
+    let of = |side: fn(&Block) -> [f64; 4]| -> Vec<f64> { blocks.iter().flat_map(side).collect() };
+    [of(|block| block.a), of(|block| block.b)].map(|times| median(&times))
 }
 
 /// One side of an A/B run of kernels.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AbSide {
     /// Hash of the WGSL and its constants.
     pub source: String,
-    /// The text of a user's file, with its modules.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Text of a user's file, with its modules.
     pub wgsl: Option<String>,
-    /// Largest normalised mean squared error of what timed invocations left.
+    /// Largest normalised mean squared error of the outputs of timed invocations.
     pub nmse: f64,
     /// Largest that a right kernel may have.
     pub nmse_bound: f64,
-    /// What is wrong with its outputs: by a little, and timed only since `--tolerate` said so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Error of its outputs: a small one, timed only since `--tolerate` said so.
     pub outside: Option<String>,
 }
 
-/// Samples of one block.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct AbBlock {
-    /// Who was measured when, such as `AABBABBA`.
-    pub order: String,
-    /// A's times in their order.
-    pub a_us: [f64; 4],
-    /// B's.
-    pub b_us: [f64; 4],
-}
-
-impl From<&Block> for AbBlock {
-    fn from(block: &Block) -> Self {
-        Self { order: block.order.to_string(), a_us: block.a, b_us: block.b }
-    }
-}
-
-impl AbBlock {
-    /// The block, if its order is one of those that are drawn; before 2026-11-23 it was another.
-    pub fn block(&self) -> Option<Block> {
-        Some(Block { order: self.order.parse().ok()?, a: self.a_us, b: self.b_us })
-    }
-}
-
-impl From<&Ab> for AbProcess {
-    fn from(ab: &Ab) -> Self {
-        let Ab { ratio, control, a_us, b_us, blocks, .. } = *ab;
-        Self { ratio, control, verdict: ab.verdict.clone(), a_us, b_us, blocks }
-    }
-}
-
 /// One of several processes of an A/B run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AbProcess {
     /// B over A.
+    #[serde(skip_deserializing)]
     pub ratio: Ratio,
     /// A over itself.
+    #[serde(skip_deserializing)]
     pub control: Ratio,
-    /// What this process alone says.
-    pub verdict: Word<Verdict>,
+    /// Verdict of this process alone.
+    #[serde(skip_deserializing)]
+    pub verdict: Verdict,
     /// Median time of A, microseconds.
+    #[serde(skip_deserializing)]
     pub a_us: f64,
     /// Median time of B.
+    #[serde(skip_deserializing)]
     pub b_us: f64,
     /// Blocks measured.
     pub blocks: usize,
 }
 
 /// `lathe decode --profile`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// Model file or architecture.
     pub model: String,
-    /// What the model is whatever its file is called; absent in records from before it was kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub identity: Option<String>,
+    /// Architecture, values and bytes of the model, whatever its file is called.
+    pub identity: String,
     /// Storage of the KV cache.
     pub kv: String,
     /// Tokens of the prompt.
@@ -609,19 +579,19 @@ pub struct Profile {
     pub by_op: Vec<OpTotal>,
     /// Mean of the summed operation times of a step, milliseconds. Operations are timed one after
     /// the other, each in its own pass; on a GPU this exceeds the unprofiled step.
+    #[serde(skip_deserializing)]
     pub serialised_ms_per_token: f64,
-    /// Which variant serves what, and why.
+    /// Variant that serves each operation, and why.
     pub selected: Vec<Selected>,
-    /// What was verified before the figures were taken; none where that was left out, and in
-    /// records from before it was done.
-    #[serde(default)]
+    /// Verification before the figures were taken; none where that was left out.
     pub verified: Option<Verified>,
 }
 
 /// Decode at full speed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Unprofiled {
     /// Tokens a second, wall clock.
+    #[serde(skip_deserializing)]
     pub decode_tok_s: f64,
     /// GPU time of a step, milliseconds.
     pub gpu_ms_per_token: Option<f64>,
@@ -632,11 +602,11 @@ pub struct Unprofiled {
 }
 
 /// One operation of a step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfiledOp {
     /// Layer, if it belongs to one.
     pub layer: Option<usize>,
-    /// What it does, such as `ffn_down`.
+    /// Name, such as `ffn_down`.
     pub op: String,
     /// Kernel.
     pub kernel: String,
@@ -647,7 +617,7 @@ pub struct ProfiledOp {
 }
 
 /// One profiled step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProfiledStep {
     /// Position processed; attention covers this many tokens and one more.
     pub position: usize,
@@ -662,9 +632,9 @@ pub struct ProfiledStep {
 }
 
 /// One operation over all layers and profiled steps, per token.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpTotal {
-    /// What it does.
+    /// Name.
     pub op: String,
     /// Kernel and variant.
     pub kernel: String,
@@ -676,24 +646,21 @@ pub struct OpTotal {
     pub percent: f64,
     /// Bytes a step must move for it, at the middle position.
     pub bytes: f64,
-    /// Those bytes at the better of the measured bandwidths, milliseconds; until 2026-11-23 at that
-    /// of a copy.
+    /// Those bytes at the better of the measured bandwidths, milliseconds.
     pub floor_ms: Option<f64>,
     /// `ms` over `floor_ms`.
     pub over_floor: Option<f64>,
-    /// Dispatches a step; 0 in records from before they were counted.
-    #[serde(default)]
+    /// Dispatches a step.
     pub dispatches: usize,
-    /// `floor_ms` and what so many dispatches cost, each of which waits for the one before.
-    #[serde(default)]
+    /// `floor_ms` and the cost of so many dispatches, each of which waits for the one before.
     pub launch_floor_ms: Option<f64>,
 }
 
-/// The reason for a variant that the kernel's own order of preference decided.
+/// Reason for a variant that the kernel's own order of preference decided.
 pub const FIRST_PREFERENCE: &str = "first preference for this shape";
 
-/// Which variant serves an operation, and why.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Variant that serves an operation, and why.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Selected {
     /// Operation, without its layer.
     pub op: String,
@@ -705,11 +672,11 @@ pub struct Selected {
     pub shape: String,
     /// Reason.
     pub why: String,
-    /// Values of its overrides; absent in records from before they were kept.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// Hash of its WGSL and constants.
+    pub source: String,
+    /// Values of its overrides.
     pub constants: BTreeMap<String, f64>,
     /// A stored choice of `lathe tune`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tuned: bool,
 }
 
@@ -727,9 +694,22 @@ impl Ceilings {
 }
 
 impl OpTotal {
-    /// How long it takes at least: with the launches, where their cost was measured.
+    /// Least time it can take: with the launches, where their cost was measured.
     pub fn least_ms(&self) -> Option<f64> {
         self.launch_floor_ms.or(self.floor_ms)
+    }
+}
+
+impl Profile {
+    /// With the figures that follow from its steps.
+    #[must_use]
+    pub fn settled(mut self) -> Self {
+        let us: f64 = self.steps.iter().flat_map(|step| &step.us).sum();
+        self.serialised_ms_per_token = us / 1e3 / self.steps.len().max(1) as f64;
+        let ms = &self.unprofiled.step_ms;
+        let wall: f64 = ms.iter().sum();
+        self.unprofiled.decode_tok_s = if wall > 0.0 { ms.len() as f64 * 1e3 / wall } else { 0.0 };
+        self
     }
 }
 
@@ -745,7 +725,7 @@ impl Record {
         Self::parse(&text, path)
     }
 
-    /// The same of a text, which errors say is `path`'s.
+    /// Reads a text, which errors say is `path`'s.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let bad = |reason: String| Error::Usage(format!("{}: {reason}", path.display()));
         let version: serde_json::Value =
@@ -759,9 +739,22 @@ impl Record {
             }
             None => return Err(bad("no schema_version: not a record".into())),
         }
-        let record: Self =
+        let mut record: Self =
             serde_json::from_str(text).map_err(|e| bad(format!("not a record: {e}")))?;
-        agree::figures(&record.body).map_err(bad)?;
+        let copy = record.environment.copy_gb_s;
+        record.body = match record.body {
+            Body::Bench(mut bench) => {
+                bench.cases = bench.cases.into_iter().map(|case| case.settled(copy)).collect();
+                Body::Bench(bench)
+            }
+            Body::Ab(ab) => Body::Ab(ab.settled().map_err(bad)?),
+            Body::Profile(profile) => Body::Profile(profile.settled()),
+            Body::GenerationTests(mut run) => {
+                run.tests = run.tests.into_iter().map(GenerationTest::settled).collect();
+                Body::GenerationTests(run)
+            }
+            Body::Suite(suite) => Body::Suite(suite.settled()),
+        };
         Ok(record)
     }
 
@@ -778,8 +771,8 @@ impl Record {
         files::replace(path, &self.line(path)?).map_err(Error::io(path))
     }
 
-    /// The text of a file that holds it; errors name `path`.
-    pub fn line(&self, path: &Path) -> Result<Vec<u8>> {
+    /// Text of a file that holds it; errors name `path`.
+    fn line(&self, path: &Path) -> Result<Vec<u8>> {
         let mut text = serde_json::to_vec(self).map_err(|e| Error::io(path)(e.into()))?;
         text.push(b'\n');
         Ok(text)

@@ -140,11 +140,7 @@ pub fn machine(env: &Environment) -> String {
 
 /// llama-bench's table.
 pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
-    let mut header = vec!["model", ">size", ">params", "backend", ">steps/submit", ">test", ">t/s"];
-    let beside = run.tests.iter().any(|test| test.beside.is_some());
-    if beside {
-        header.extend([">beside", ">times"]);
-    }
+    let header = vec!["model", ">size", ">params", "backend", ">steps/submit", ">test", ">t/s"];
     let rows = run.tests.iter().map(|test| {
         // Files of one kind are told apart by their names.
         let alike = |other: &GenerationTest| {
@@ -157,7 +153,7 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
         }
         let n_params = test.model.model_n_params as f64;
         let speed = format!("{} ± {}", number(test.avg_ts, 2), number(test.stddev_ts, 2));
-        let mut cells = vec![
+        let cells = vec![
             model,
             size(test.model.model_size),
             if n_params >= 1e9 {
@@ -170,16 +166,6 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
             test.test.clone(),
             figure(speed, test.verified, &test.watched),
         ];
-        if beside {
-            let (speed, times) = match (&test.beside, test.times_beside()) {
-                (Some(of), Some((least, most))) => (
-                    format!("{} ± {}", number(of.avg_ts, 2), number(of.stddev_ts, 2)),
-                    format!("{} to {}", number(least, 2), number(most, 2)),
-                ),
-                _ => ("-".into(), "-".into()),
-            };
-            cells.extend([speed, times]);
-        }
         cells
     });
     let verified: Vec<_> = run.tests.iter().map(|test| test.verified).collect();
@@ -192,30 +178,10 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Grid {
             run.tests.iter().map(|test| test.samples_ns.len()).max().unwrap_or(0),
             run.prompts,
             outputs(&verified)
-        ) + &beside_what(run),
+        ),
         header: header.into_iter().map(str::to_owned).collect(),
         rows: rows.collect(),
     }
-}
-
-/// What ran beside, in a sentence.
-fn beside_what(run: &GenerationTests) -> String {
-    let commands: std::collections::BTreeSet<String> = run
-        .tests
-        .iter()
-        .filter_map(|test| {
-            let words = test.beside.as_ref()?.command.iter().map(String::as_str);
-            Some(escape(&words.collect::<Vec<_>>().join(" ")))
-        })
-        .collect();
-    if commands.is_empty() {
-        return String::new();
-    }
-    format!(
-        " Beside: what {} printed, a process after each repetition; nothing of it was verified. Times: \
-         least over most to most over least.",
-        commands.into_iter().collect::<Vec<_>>().join(", ")
-    )
 }
 
 type Cell = fn(&SuiteConfig) -> String;

@@ -4,6 +4,7 @@
 //! html.rs           document, overview, environment
 //! html/sections.rs  A/B runs, benchmarks, whole generations
 //! html/profile.rs   a decode profile: operations, crossover of attention, throughput
+//! html/rows.rs      runs of CSV files
 //! html/chart.rs     bars, lines over steps, stacked timeline
 //! html/markup.rs    escaping, numbers, the one table
 //! html/style.css    colours and layout
@@ -14,11 +15,13 @@
 mod chart;
 mod markup;
 mod profile;
+mod rows;
 mod sections;
 #[cfg(test)]
 mod tests;
 
 use lathe_record::record::{Body, Environment, Record};
+use lathe_record::row::Run;
 pub(crate) use markup::number;
 use markup::{Set, Table, figure, made, plural, sound, text, warning};
 
@@ -27,11 +30,17 @@ const DRIFT: f64 = 0.02;
 
 /// The report on `records`, each with the name of its file. The same records give the same bytes.
 pub fn render(records: &[(String, Record)]) -> String {
+    page(records, &[])
+}
+
+/// The same with runs of CSV files behind the records.
+pub fn page(records: &[(String, Record)], runs: &[Run]) -> String {
     let title = match records {
         [(_, record)] => format!("{} · Lathe report", subject(&record.body)),
         _ => "Lathe report".to_owned(),
     };
     let body = match records {
+        [] if !runs.is_empty() => "<h1>Lathe report</h1>\n".to_owned(),
         [] => "<h1>Lathe report</h1>\n<p>No records.</p>\n".to_owned(),
         [(file, record)] => {
             let heading = format!("<h1>{}</h1>\n", text(&subject(&record.body)));
@@ -50,11 +59,12 @@ pub fn render(records: &[(String, Record)]) -> String {
             format!("<h1>Lathe report</h1>\n{}{}", overview(many), sections.collect::<String>())
         }
     };
+    let runs: String = runs.iter().map(rows::section).collect();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
          name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta \
          name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}</style>\n\
-         </head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
+         </head>\n<body>\n<main>\n{body}{runs}</main>\n</body>\n</html>\n",
         text(&title),
         include_str!("html/style.css"),
     )

@@ -1,9 +1,6 @@
-//! What operations on the heads of a layer share: their parameters as traits, their bindings.
+//! Shared parts of the operations on the heads of a layer: their parameters as traits, their bindings.
 
-use crate::codes::KvFormat;
-use crate::descriptor::*;
-use crate::layout::KvVectors;
-use crate::len;
+use crate::declare::*;
 
 pub mod geometry;
 
@@ -44,7 +41,7 @@ pub trait Cache: Heads {
     /// Storage.
     fn kv_format(&self) -> KvFormat;
 
-    /// How a slot's vector in one head of a cache is stored.
+    /// Storage of a slot's vector in one head of a cache.
     fn vectors(&self) -> KvVectors {
         KvVectors { format: self.kv_format(), head_dim: self.head_dim() }
     }

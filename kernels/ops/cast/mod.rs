@@ -1,10 +1,6 @@
 //! Values in another storage format: what a KV cache or an engine's own activations need.
 
-use crate::codes::FloatFormat;
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{choice, dim};
-use crate::shared::no_multiple;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `cast`.

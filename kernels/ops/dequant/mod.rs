@@ -1,11 +1,6 @@
 //! Quantised rows to plain values: what a generic matrix product, or a reader of weights, needs.
 
-use crate::adapter::Capabilities;
-use crate::codes::{FloatFormat, Format, Packing};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{choice, dim};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `dequant`.

@@ -1,11 +1,7 @@
 //! Token embedding: gather the rows of one token, of several neighbours or of the current ones of
 //! several sequences, and scale them.
 
-use crate::codes::{Format, Packing, TablePart, TokensOf};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{choice, dim, float, n_kv, start};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `embed`.

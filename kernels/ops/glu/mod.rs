@@ -1,10 +1,6 @@
 //! Gated linear unit (Shazeer, arXiv 2002.05202): SwiGLU and GeGLU.
 
-use crate::codes::{Activation, FloatFormat};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::dim;
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `glu`.

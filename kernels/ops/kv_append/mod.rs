@@ -1,10 +1,7 @@
 //! Writes the current token's K and V into the cache.
 
 use crate::attention::*;
-use crate::codes::KvFormat;
-use crate::descriptor::*;
-use crate::param::{dim, n_kv};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `kv_append`.

@@ -1,7 +1,6 @@
 //! Tiles of a product on matrix units, and parts of its columns.
 
-use crate::adapter::Capabilities;
-use crate::descriptor::Overrides;
+use crate::declare::*;
 
 /// Workgroups below which a GPU of a hundred or more compute units idles: smaller tiles then.
 pub(super) const ENOUGH: usize = 128;

@@ -2,10 +2,7 @@
 
 use super::geometry::quantised_only;
 use super::{MatVec, soa};
-use crate::adapter::Capabilities;
-use crate::codes::{FloatFormat, HeadPart};
-use crate::descriptor::{Constants, Cost, Overrides, Tunables};
-use crate::param::{Typed, choice, dim, start};
+use crate::declare::*;
 
 /// Rows of a head.
 pub const ROWS: Typed<usize> =

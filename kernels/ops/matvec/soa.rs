@@ -2,10 +2,7 @@
 //! lanes read how much of which row.
 
 use super::MatVec;
-use crate::adapter::Capabilities;
-use crate::codes::Format;
-use crate::descriptor::{Constants, Overrides, Tunables};
-use crate::phases::Grid;
+use crate::declare::*;
 
 /// Weights in sixteen bytes of codes; see `rows/soa.wgsl`.
 pub fn chunk<P: MatVec>(p: &P) -> usize {
@@ -58,7 +55,7 @@ pub fn geometry(lanes: u32, caps: &Capabilities) -> Overrides {
     vec![("LANES", f64::from(lanes)), ("SG", f64::from(caps.fixed_subgroup()))]
 }
 
-/// As [`geometry`] for a variant that holds activations in workgroup memory.
+/// [`geometry`] for a variant that holds activations in workgroup memory.
 pub fn staged<P: MatVec>(p: &P, lanes: u32, caps: &Capabilities) -> Overrides {
     let mut constants = geometry(lanes, caps);
     constants.push(("TILE", tile(p, caps, 1) as f64));
@@ -118,7 +115,7 @@ pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Geometry of soa_int8.wgsl as a phase: &of `each`, lanes and shares of a row those with which
+/// Geometry of soa_int8.wgsl as a phase: of `each`, lanes and shares of a row those with which
 /// the workgroups of a grid have the least to do one after the other.
 pub fn dot4_phase<P: MatVec>(
     p: &P,
@@ -161,7 +158,7 @@ pub fn dot4_groups(rows: usize, c: &Constants) -> usize {
     sets.div_ceil(sets.div_ceil(c["GROUPS"] as usize))
 }
 
-/// What the variants whose workgroups iterate over rows may try.
+/// Tunables of the variants whose workgroups iterate over rows.
 pub const TURNS: Tunables = &[
     ("WG", &[128.0, 256.0, 512.0, 1024.0]),
     ("LANES", &[8.0, 16.0, 32.0]),

@@ -1,10 +1,7 @@
 //! QK-norm and rotary position embedding (Su et al., arXiv 2104.09864) on Q and K in place.
 
 use crate::attention::*;
-use crate::codes::{Norm, RopeFactors, RopeStyle};
-use crate::descriptor::*;
-use crate::param::n_kv;
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `qk_norm_rope`.

@@ -1,9 +1,6 @@
 //! Adds a block's output to the residual stream.
 
-use crate::descriptor::*;
-use crate::len;
-use crate::param::dim;
-use crate::shared::no_multiple;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `residual_add`.

@@ -1,11 +1,6 @@
 //! Root-mean-square normalisation (Zhang and Sennrich, arXiv 1910.07467), standard and Gemma.
 
-use crate::adapter::Capabilities;
-use crate::codes::{FloatFormat, NormOffset};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::dim;
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `rms_norm`.
@@ -54,11 +49,7 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
         Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: &|_, _| 1 }],
-            ..Variant::PLAIN
-        },
+        Variant::new("naive", &[Stage::main(&|_, _| 1)]),
         variant("workgroup"),
         variant("subgroup"),
         Variant {

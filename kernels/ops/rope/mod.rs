@@ -1,10 +1,6 @@
 //! Rotary position embedding (Su et al., arXiv 2104.09864) of heads in place, on its own.
 
-use crate::codes::{RopeFactors, RopeStyle};
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{dim, n_kv, start};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `rope`.

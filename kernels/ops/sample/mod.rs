@@ -1,11 +1,6 @@
 //! Sampling of the next token, and the end of a step.
 
-use crate::adapter::Capabilities;
-use crate::codes::STATE_WORDS;
-use crate::descriptor::*;
-use crate::len;
-use crate::param::{PROMPT_LEN, dim, float, n_kv, start};
-use crate::shared::exceeds;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `sample`.
@@ -123,11 +118,9 @@ pub static OPERATION: Declaration<Sample> = Declaration {
     ],
     variants: &[
         Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: &|_, _| 1 }],
             constants: &|_, caps| vec![("WG", largest_group(caps))],
             unsupported: &impossible,
-            ..Variant::PLAIN
+            ..Variant::new("naive", &[Stage::main(&|_, _| 1)])
         },
         Variant {
             name: "candidates",

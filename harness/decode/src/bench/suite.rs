@@ -112,16 +112,21 @@ impl Measured {
         let lengths = [self.test.prompt, self.test.generate + 1];
         let faster = self.runs.iter().map(|run| run.steps_per_submit).max().unwrap_or(1);
         let runs = self.runs.iter().map(suite_run).collect();
-        SuiteConfig {
+        let figures = SuiteConfig {
+            prompt_tokens: lengths[0],
+            generated_tokens: lengths[1],
+            sampling: self.test.sampling,
+            runs,
             verified: self.verified,
             kv_cache_bytes: self.kv_bytes,
-            tuned: self.tuned,
+            selected: self.selected,
             run_grid: self.run_grid,
             watched: self.watched,
             gpu_memory_bytes: self.memory[0],
             gpu_memory_predicted_bytes: self.memory[1],
-            ..SuiteConfig::of(lengths, self.test.sampling, faster, runs)
-        }
+            ..SuiteConfig::default()
+        };
+        figures.settled(faster)
     }
 }
 

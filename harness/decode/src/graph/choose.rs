@@ -360,6 +360,7 @@ impl Selections {
             variant: selection.plan.variant.clone(),
             shape,
             why: selection.why.clone(),
+            source: selection.plan.fingerprint(),
             constants: selection.plan.constants.clone(),
             tuned: selection.plan.is_tuned,
         });

@@ -66,11 +66,6 @@ pub struct DecodeGraph {
 }
 
 impl DecodeGraph {
-    /// The selections that are stored choices of `lathe tune`.
-    pub fn tuned(&self) -> Vec<Selected> {
-        self.selected.iter().filter(|s| s.tuned).cloned().collect()
-    }
-
     /// Refuses tokens beyond the vocabulary. `whose` they are stands in the error behind the token.
     ///
     /// # Errors

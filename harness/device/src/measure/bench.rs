@@ -685,17 +685,14 @@ impl Bench {
                 repeats = repeats && self.repeats(stage, count)?;
             }
         }
-        let timing = Timing {
-            median_us: summary.median,
-            min_us: summary.min,
-            spread: summary.spread,
-            noise: summary.noise,
+        let mut timing = Timing {
             settled,
             dispatches: count,
             samples_us,
             throttled,
-            processes_us: Vec::new(),
+            ..Timing::default()
         };
+        timing.settle();
         let timed_out = timed_out && summary.noise > options.noise;
         Ok(Sampled { timing, timed_out, nmse, repeats })
     }

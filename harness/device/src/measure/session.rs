@@ -194,7 +194,6 @@ impl Session {
         let drifted = self.canary()?;
         let cost = kernel.cost(problem);
         let rate = |timing: &Timing| cost.bytes / timing.median_us / 1e3;
-        let fraction_of_copy = rate(&cold) / self.copy_gb_s;
         let gb_s = overlapped.iter().map(rate).fold(rate(&cold), f64::max);
         // Warm and overlapped times take no less arithmetic.
         let times = [&cold, &warm].into_iter().chain(&overlapped).map(|t| t.median_us);
@@ -238,9 +237,8 @@ impl Session {
             (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
             (one_shape, Flag::OneShape),
         ];
-        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
-        let (gb_s, tflop_s) = (rate(&cold), cost.flops / cold.median_us / 1e6);
-        Ok(BenchCase {
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
+        let case = BenchCase {
             kernel: kernel.name.into(),
             variant,
             shape: kernel.show(problem),
@@ -253,16 +251,15 @@ impl Session {
             stages,
             bytes: cost.bytes,
             flops: cost.flops,
-            gb_s,
-            fraction_of_copy,
-            tflop_s: Some(tflop_s),
             rotated_bytes: bench.rotated_bytes(),
-            nmse: Some(nmse),
-            nmse_bound: Some(bound),
+            nmse,
+            nmse_bound: bound,
             canary: self.canaries.last(),
             seed_a_sample: bench.draws_anew(),
-            clock: bench.clock().into(),
+            clock: bench.clock(),
             flags: flags.collect(),
-        })
+            ..BenchCase::default()
+        };
+        Ok(case.settled(Some(self.copy_gb_s)))
     }
 }

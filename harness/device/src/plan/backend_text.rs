@@ -1,4 +1,4 @@
-//! What a kernel becomes in the language of each back end: naga's writers and their known limits.
+//! Texts of a kernel in the language of each back end: naga's writers and their known limits.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub enum Language {
     Wgsl,
 }
 
-/// What a writer makes.
+/// Output of a writer.
 #[derive(Clone, Debug)]
 pub enum Written {
     /// A text.
@@ -48,14 +48,6 @@ impl Written {
         match self {
             Written::Text(text) => text.is_empty(),
             Written::Words(words) => words.is_empty(),
-        }
-    }
-
-    /// As a file holds it.
-    pub fn bytes(&self) -> Vec<u8> {
-        match self {
-            Written::Text(text) => text.clone().into_bytes(),
-            Written::Words(words) => words.iter().flat_map(|w| w.to_le_bytes()).collect(),
         }
     }
 }

@@ -16,27 +16,27 @@ pub struct WeightPart {
     pub name: String,
     /// The kernel's binding.
     pub of: &'static str,
-    /// What it holds of that, and how.
+    /// Its part of that, and its layout.
     pub layout: PartLayout,
 }
 
-/// What a variable holds of a matrix, and how.
+/// Part of a matrix in a variable, and its layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartLayout {
     /// These rows.
     pub rows: Range<usize>,
-    /// Of quantised rows only these fields of their blocks; else all of a row.
+    /// Only these fields of the blocks of quantised rows; else all of a row.
     pub field: Option<Plane>,
-    /// How rows lie.
+    /// Order of rows.
     pub arrangement: Arrangement,
     /// Fields of f16 are widened.
     pub widened: bool,
 }
 
-/// How rows lie in memory.
+/// Order of rows in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrangement {
-    /// As our kernels have them.
+    /// Packed for our kernels.
     Packed(Packing),
     /// One after the other as in the file, without padding.
     Rows,
@@ -80,7 +80,7 @@ impl PartLayout {
         bytes.next_multiple_of(4) as u64
     }
 
-    /// What the device gets of all rows of a matrix, in whole words; padding is zero.
+    /// Bytes for the device out of all rows of a matrix, in whole words; padding is zero.
     pub fn bytes(&self, all: &WeightRows) -> Vec<u8> {
         let rows = all.slice(self.rows.clone());
         let mut bytes = match (self.arrangement, self.field) {
@@ -123,7 +123,7 @@ fn transposed(bytes: &[u8], row: usize, unit: usize) -> Vec<u8> {
     out
 }
 
-/// How the vectors of a cache follow each other.
+/// Order of the vectors of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvOrder {
     /// Head after head, each with its slots: ours.
@@ -147,7 +147,7 @@ impl KvOrder {
         }
     }
 
-    /// What the device has as a cache of ours.
+    /// Converts the device's cache to ours.
     pub fn from_device(self, theirs: &[u8], each: usize) -> Vec<u8> {
         match self {
             KvOrder::Heads => theirs.to_vec(),

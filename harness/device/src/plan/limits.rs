@@ -1,22 +1,20 @@
-//! What adapters offer that are not here: whether a text fits them is said without any of them.
+//! Limits of adapters that are not here: whether a text fits them is said without any of them.
 //!
 //! Each number has a public source; a device is left out where one has none. What no source says of
 //! a device is what every WebGPU adapter offers, the first profile.
 
 use lathe_kernels::{Capabilities, Reflection};
-use serde::Serialize;
 
-/// What a device offers, and who says so.
-#[derive(Clone, Debug, Serialize)]
+/// Offer of a device, with its sources.
+#[derive(Clone, Debug)]
 pub struct Profile {
     /// Name on the command line.
     pub name: &'static str,
-    /// Which devices and drivers.
+    /// Devices and drivers.
     pub what: &'static str,
     /// Where the numbers come from.
     pub sources: &'static [&'static str],
     /// The numbers.
-    #[serde(skip)]
     pub caps: Capabilities,
 }
 
@@ -94,7 +92,7 @@ pub fn profiles() -> Vec<Profile> {
     ]
 }
 
-/// What an entry point asks of an adapter that it does not offer, in words; `memory` and
+/// Demands of an entry point that an adapter does not meet, in words; `memory` and
 /// `invocations` are its workgroup's.
 pub fn lacking(
     reflection: &Reflection,

@@ -27,23 +27,23 @@ pub struct Memory {
     pub weights: u64,
     /// KV caches.
     pub kv_cache: u64,
-    /// What else is given: norms, rotary tables, uniforms.
+    /// Other constant inputs: norms, rotary tables, uniforms.
     pub tables: u64,
-    /// What a decode step works with: activations, scratch, tokens and state.
+    /// Memory of a decode step: activations, scratch, tokens and state.
     pub step: u64,
-    /// What only chunks of a prompt work with.
+    /// Memory that only chunks of a prompt use.
     pub prompt: u64,
     /// Staging at its peak, while the rest is filled. A discrete GPU may have it in host memory.
     pub staging: u64,
 }
 
 impl Memory {
-    /// What an executor of a recording allocates.
+    /// Memory that an executor of a recording allocates.
     pub fn of(recording: &Recording) -> Self {
         Self::of_those(recording, |_| true)
     }
 
-    /// What those of its tensors take that `own` names: the others are shared.
+    /// Memory of the tensors that `own` names: the others are shared.
     pub fn of_those(recording: &Recording, own: impl Fn(TensorId) -> bool) -> Self {
         let among = |ops: &mut dyn Iterator<Item = &Op>| {
             let mut used = vec![false; recording.tensors.len()];
@@ -89,7 +89,7 @@ impl Memory {
     }
 }
 
-/// Whether the recording itself writes it.
+/// Returns true if the recording itself writes it.
 fn is_worked_on(content: &TensorInit) -> bool {
     match content {
         TensorInit::Activation { .. } | TensorInit::Words(_) | TensorInit::Counter(_) => true,
@@ -115,7 +115,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// What would take less memory, and how much of it, for whom a recording is too large.
+/// Advice where a recording is too large: options that take less memory, and how much.
 pub fn advice(recording: &Recording, memory: &Memory) -> String {
     let mut advice = Vec::new();
     let has = |is: &dyn Fn(&TensorInit) -> bool| recording.tensors.iter().any(|t| is(&t.content));

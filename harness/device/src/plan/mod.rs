@@ -1,4 +1,4 @@
-//! What a device has to do, as plain data: a variant specialised for a shape ([`Plan`]), which
+//! Work of a device as plain data: a variant specialised for a shape ([`Plan`]), which
 //! variant that is ([`select`]), operations over tensors ([`recording`]). The GPU executor turns it
 //! into pipelines and buffers.
 
@@ -43,13 +43,13 @@ pub struct Plan {
     /// without wgpu's checks. Any other text, a file's or a registered one, does only where the
     /// user vouches for it.
     pub built_in: bool,
-    /// What naga says of it.
+    /// Properties that naga finds in it.
     pub reflection: Arc<Reflection>,
     /// Values of all overrides.
     pub constants: Constants,
     /// Dispatches, in order.
     pub stages: Vec<PlannedStage>,
-    /// How it reads quantised weight rows.
+    /// Layout of quantised weight rows that it reads.
     pub packing: Packing,
     /// The built-in variant whose stages, or at least whose tolerance, it has.
     pub declared: &'static KernelVariant,
@@ -92,7 +92,7 @@ static NOT_FOREIGN: Foreign = Foreign {
     one_shape: false,
 };
 
-/// What counts as wrong by a little: each element within 1/128 of its magnitude, and an error of
+/// Bounds of what is wrong by a little: each element within 1/128 of its magnitude, and an error of
 /// 3 % of the output all in all. Arithmetic in f16, angles in f32 and activations in 8 bits lie
 /// far inside; what reads a wrong row, or ignores a part of its inputs, outside.
 const LITTLE: (f64, f64) = (65536.0, 1e-3);
@@ -118,12 +118,12 @@ pub struct PlannedStage {
     pub entry: String,
     /// Workgroups in x, y and z.
     pub groups: [u32; 3],
-    /// What it runs where that is not the plan's own text with the plan's constants and bindings:
+    /// Its code where that is not the plan's own text with the plan's constants and bindings:
     /// see [`Plan::code`].
     pub code: Option<Arc<StageCode>>,
 }
 
-/// What tells stages apart, in fingerprints too: those of plans of one text are as old as these.
+/// Shows what tells stages apart; fingerprints contain it.
 impl fmt::Debug for PlannedStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("PlannedStage");
@@ -137,12 +137,12 @@ impl fmt::Debug for PlannedStage {
     }
 }
 
-/// What a stage of a user's mapping has of its own.
+/// Code that a stage of a user's mapping has of its own.
 #[derive(Debug)]
 pub struct StageCode {
     /// WGSL.
     pub text: Arc<str>,
-    /// What naga says of it.
+    /// Properties that naga finds in it.
     pub reflection: Arc<Reflection>,
     /// Values of all overrides.
     pub constants: Constants,
@@ -150,12 +150,12 @@ pub struct StageCode {
     pub bindings: BTreeMap<String, String>,
 }
 
-/// What a stage runs: see [`Plan::code`].
+/// Code of a stage: see [`Plan::code`].
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
     /// WGSL.
     pub text: &'a str,
-    /// What naga says of it.
+    /// Properties that naga finds in it.
     pub reflection: &'a Reflection,
     /// Values of all overrides.
     pub constants: &'a Constants,
@@ -163,7 +163,7 @@ pub struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    /// What a WGSL variable is bound to: the kernel's name of it, or a name of the plan's own.
+    /// Target of a WGSL variable: the kernel's name of it, or a name of the plan's own.
     pub fn binding(self, variable: &'a str) -> &'a str {
         self.bindings.get(variable).map_or(variable, String::as_str)
     }
@@ -319,7 +319,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What a stage runs.
+    /// Code of a stage.
     pub fn code<'a>(&'a self, stage: &'a PlannedStage) -> Code<'a> {
         match &stage.code {
             None => Code {
@@ -348,7 +348,7 @@ impl Plan {
         !parts.is_empty() || !kv_orders.is_empty()
     }
 
-    /// Whether a stage, or anything in its text, is bound to a name of the kernel's.
+    /// Returns true if a stage, or anything in its text, is bound to a name of the kernel's.
     pub fn binds(&self, name: &str) -> bool {
         let own = self.reflection.buffers.iter().map(|b| self.binding(&b.name));
         let stages = self.stages.iter().map(|stage| self.code(stage));
@@ -390,7 +390,7 @@ impl Plan {
         }
     }
 
-    /// How far it may lie from the reference.
+    /// Largest distance from the reference.
     pub fn tolerance(&self, problem: &Problem) -> Tolerance {
         let declared = self.kernel.tolerance(Some(self.declared), problem);
         match self.foreign().tolerated {
@@ -444,7 +444,7 @@ impl Plan {
     }
 }
 
-/// Whether a grid can count on an override: it may divide by those that are not zero in the
+/// Returns true if a grid can count on an override: it may divide by those that are not zero in the
 /// variant itself.
 fn fits_grid(value: f64, own: Option<f64>) -> bool {
     own == Some(value) || (value.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&value))

@@ -20,14 +20,14 @@ use crate::plan::weights::WeightRows;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TensorId(pub usize);
 
-/// What a tensor holds when the recording starts.
+/// Content of a tensor when the recording starts.
 #[derive(Clone, Debug)]
 pub enum TensorInit {
     /// `len` values written by the recording itself.
     Activation {
         /// Values.
         len: usize,
-        /// How they are stored.
+        /// Format in memory.
         format: FloatFormat,
     },
     /// `len` u32 words, zero at first: step state, tokens, indices.
@@ -41,15 +41,15 @@ pub enum TensorInit {
     Weights(WeightRows, Packing),
     /// Weight rows that the device only has as [`TensorInit::WeightPart`]s.
     Apart(WeightRows),
-    /// What a variable of a user's file holds of weight rows.
+    /// Weight rows as a variable of a user's file holds them.
     WeightPart(WeightRows, PartLayout),
     /// KV cache of `len` values, zero at first.
     Kv {
         /// Values.
         len: usize,
-        /// How they are stored.
+        /// Format in memory.
         vectors: KvVectors,
-        /// How vectors follow each other on the device.
+        /// Order of vectors on the device.
         order: KvOrder,
     },
     /// Fields of a user kernel's uniform buffer.
@@ -94,7 +94,7 @@ impl TensorInit {
 pub struct Tensor {
     /// Name, such as `l3.k_cache`.
     pub name: String,
-    /// What it holds.
+    /// Content.
     pub content: TensorInit,
 }
 
@@ -103,7 +103,7 @@ pub struct Tensor {
 pub struct Label {
     /// Layer, if it belongs to one.
     pub layer: Option<usize>,
-    /// What it does there, such as `ffn_down`.
+    /// Role in the step, such as `ffn_down`.
     pub op: &'static str,
 }
 
@@ -165,19 +165,19 @@ pub struct Chunk {
     pub ops: Vec<Op>,
 }
 
-/// What runs: any part of a recording, one after the other.
+/// Part of a recording that runs; several run one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Decode steps of a token each.
     Steps(usize),
     /// The chunk of this index.
     Chunk(usize),
-    /// What a decode step does after its last layer: after the last chunk of a prompt.
+    /// Operations of a decode step after its last layer: after the last chunk of a prompt.
     Tail,
 }
 
 impl Part {
-    /// The same once.
+    /// One step.
     pub fn one(self) -> Self {
         match self {
             Part::Steps(_) => Part::Steps(1),
@@ -185,7 +185,7 @@ impl Part {
         }
     }
 
-    /// How often its operations run.
+    /// Number of times that its operations run.
     pub fn times(self) -> usize {
         match self {
             Part::Steps(steps) => steps,

@@ -21,7 +21,7 @@ use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
 /// Sectors that an invocation may prefetch at a wait: each is a line of WGSL.
 const MOST_PREFETCH: u32 = 64;
 
-/// Which steps have runs.
+/// Steps that have runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
     /// Layers are runs where the adapter has passed the test of waiting workgroups.
@@ -31,14 +31,14 @@ pub enum Runs {
     Off,
     /// Runs on this grid, tested or not.
     Of(Grid),
-    /// As `Auto` on an adapter that passed with this grid, whether it did or not: for tests of what
+    /// `Auto` on an adapter that passed with this grid, whether it did or not: for tests of what
     /// follows where workgroups then wait in vain. On the command line `auto:GRID`.
     #[doc(hidden)]
     Assumed(Grid),
 }
 
 impl Runs {
-    /// Whether nobody chose the grid, so that a step without runs may take its place.
+    /// Returns true if nobody chose the grid, so that a step without runs may take its place.
     pub fn is_auto(self) -> bool {
         matches!(self, Runs::Auto | Runs::Assumed(_))
     }
@@ -92,7 +92,7 @@ impl fmt::Display for Runs {
 /// Operations of a step that one dispatch does.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Which of the step's.
+    /// Indices among the step's.
     pub ops: Range<usize>,
     /// Layers that they are of.
     pub layers: usize,
@@ -102,13 +102,13 @@ pub struct Run {
     pub grid: Grid,
     /// WGSL, with what naga says of it. Equal runs share it.
     pub text: Arc<RunText>,
-    /// What each variable is bound to.
+    /// Target of each variable.
     pub bound: Vec<(String, Bound)>,
     /// The words with which its workgroups wait.
     pub arrivals: TensorId,
 }
 
-/// What a variable of a run is bound to.
+/// Target of a variable of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// A tensor.
@@ -118,7 +118,7 @@ pub enum Bound {
 }
 
 impl Run {
-    /// What a variable is bound to. Panics when it is not: runs bind all that they name.
+    /// Target of a variable. Panics when it is not: runs bind all that they name.
     pub fn bound(&self, variable: &str) -> &Bound {
         let found = self.bound.iter().find(|(name, _)| name == variable);
         found.map_or_else(|| panic!("nothing bound to {variable}"), |(_, bound)| bound)
@@ -138,12 +138,12 @@ pub struct Stack {
 const STACK_ALIGN: u64 = 256;
 
 impl Stack {
-    /// Of tensors that take so many bytes each.
+    /// A stack of tensors that take so many bytes each.
     fn new(tensors: Vec<TensorId>, bytes: u64) -> Self {
         Self { tensors, stride: padded(bytes).next_multiple_of(STACK_ALIGN) }
     }
 
-    /// Of all its tensors.
+    /// Bytes of all its tensors.
     pub fn bytes(&self) -> u64 {
         self.stride * self.tensors.len() as u64
     }
@@ -154,16 +154,16 @@ impl Stack {
 pub struct RunText {
     /// WGSL.
     pub text: String,
-    /// What naga says of it.
+    /// Properties that naga finds in it.
     pub reflection: Reflection,
 }
 
-/// What the words are called with which the workgroups of a grid wait.
+/// Name of the words with which the workgroups of a grid wait.
 fn arrivals_name(grid: Grid) -> String {
     format!("run.arrivals.{}", grid.groups)
 }
 
-/// Whether each of an operation's dispatches can be a phase on a grid.
+/// Returns true if each of an operation's dispatches can be a phase on a grid.
 fn is_phase(op: &Op, grid: Grid) -> bool {
     let fits = |entry: &str| {
         let workgroup = op.plan.reflection.workgroup(entry, &op.plan.constants);
@@ -222,13 +222,13 @@ pub fn add_runs(
 pub struct LeftOut {
     /// The operations whose phase it is, one of each layer that has it.
     pub ops: Vec<usize>,
-    /// Which of their dispatches.
+    /// Index among their dispatches.
     pub stage: usize,
-    /// What is left. It computes something else: it is there to be timed.
+    /// Recording without it. It computes something else: it is there to be timed.
     pub recording: Arc<Recording>,
 }
 
-/// What makes a phase of one layer the same as one of another: what its operation does, which of
+/// Identity of a phase across layers: what its operation does, which of
 /// those of the layer that do so it is, and which dispatch of it.
 type PhaseKey = (&'static str, usize, usize);
 
@@ -325,8 +325,8 @@ fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
 /// A run: its buffers, its variables with the numbers of their buffers, its text.
 type Found = (Vec<Bound>, Vec<(String, usize)>, Arc<RunText>);
 
-/// How many of the first of some layers can be one run, and that run; none where one layer alone is
-/// too much for the adapter.
+/// Number of the first of some layers that can be one run, and that run; none where one layer alone
+/// is too much for the adapter.
 fn most_layers(
     recording: &Recording,
     left: &[Range<usize>],

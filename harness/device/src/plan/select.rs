@@ -1,4 +1,5 @@
-//! Which variant runs: an explicit choice, or the first of the kernel's preferences that can.
+//! Selection of the variant that runs: an explicit choice, or the first of the kernel's preferences
+//! that can.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -121,7 +122,7 @@ pub enum SelectError {
         kernel: &'static str,
         /// The hint's variant.
         hint: String,
-        /// What there is.
+        /// Variants that there are.
         known: String,
     },
     /// The hinted variant cannot run here. It is never replaced by another.

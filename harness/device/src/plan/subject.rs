@@ -57,7 +57,7 @@ impl Subject {
 
     /// The user's file.
     pub fn path(&self) -> Option<&Path> {
-        self.file.as_ref().map(|file| file.path())
+        self.file.as_ref().map(|file| file.path.as_path())
     }
 
     /// The variant's name, or the file's.
@@ -82,7 +82,7 @@ impl Subject {
     /// Specialises it for a step that is recorded once and runs at every position.
     ///
     /// # Errors
-    /// As [`Subject::plan`]; or its mapping names the state.
+    /// See [`Subject::plan`]; or its mapping names the state.
     pub fn plan_of_step(&self, shape: &Shape, caps: &Capabilities) -> Result<Plan, PlanError> {
         let Self { kernel, variant, constants, .. } = self;
         match &self.file {
@@ -104,7 +104,7 @@ impl Subject {
 
     /// Returns true where a mapping has a tolerance.
     pub fn has_tolerance(&self) -> bool {
-        self.file.as_ref().is_some_and(|file| file.has_tolerance())
+        self.file.as_ref().is_some_and(|file| file.tolerated.is_some())
     }
 
     /// Returns true where a text of a user's has a loop; those of variants mostly do.

@@ -37,7 +37,7 @@ pub struct Entry {
     pub source: String,
     /// Time over the incumbent's.
     pub ratio: Ratio,
-    /// What it beat.
+    /// Choice that it beat.
     pub incumbent: String,
     /// When, UTC.
     pub date: String,
@@ -66,8 +66,8 @@ impl Entry {
         self.adapter == adapter.name && self.driver == adapter.driver
     }
 
-    /// Whether both are for one adapter, driver, version of wgpu, mode of its checks, kernel and
-    /// shape.
+    /// Returns true if both are for one adapter, driver, version of wgpu, mode of its checks,
+    /// kernel and shape.
     fn is_for_same(&self, other: &Self) -> bool {
         fn place(e: &Entry) -> [&str; 6] {
             [&e.adapter, &e.driver, &e.wgpu, &e.runtime_checks, &e.kernel, &e.shape]
@@ -75,7 +75,7 @@ impl Entry {
         place(self) == place(other)
     }
 
-    /// What it chooses, and of which text.
+    /// Variant, constants and text that it chooses.
     fn choice(&self) -> (&str, &BTreeMap<String, f64>, &str) {
         (&self.variant, &self.constants, &self.source)
     }
@@ -85,7 +85,7 @@ impl Entry {
         format!("{} {} (source {}, {})", self.variant, set.join(","), self.source, self.date)
     }
 
-    /// What it chooses for a shape; or why it is stale.
+    /// Plan that it chooses for a shape; or why it is stale.
     fn plan(
         &self,
         kernel: &'static Kernel,
@@ -137,7 +137,7 @@ impl Store {
         Self::parse(&text, path)
     }
 
-    /// The same of a text, which errors say is `path`'s.
+    /// Reads a text, which errors say is `path`'s.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let bad = |reason: String| Error::Usage(format!("{}: {reason}", path.display()));
         let store: Self = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
@@ -165,7 +165,7 @@ impl Store {
         self.entries.push(entry);
     }
 
-    /// Whether there is a choice for the same place, kernel and shape.
+    /// Returns true if there is a choice for the same place, kernel and shape.
     pub fn has(&self, entry: &Entry) -> bool {
         self.entries.iter().any(|known| known.is_for_same(entry))
     }
@@ -228,7 +228,7 @@ impl Store {
 #[derive(Clone, Debug, Default)]
 pub struct Tuned {
     entries: Vec<Entry>,
-    /// Those that were said to be stale: a layer asks for the same as the one before.
+    /// Entries that were reported as stale: a layer asks for the same as the one before.
     said: Arc<Mutex<BTreeSet<usize>>>,
 }
 

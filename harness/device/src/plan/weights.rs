@@ -77,7 +77,7 @@ pub struct WeightRows {
     pub format: Format,
     /// Elements of a row.
     pub k: usize,
-    /// What the rows are of the matrix.
+    /// Relation of the rows to the matrix.
     pub order: Order,
     /// Runs of rows, stacked.
     pub parts: Vec<Bytes>,
@@ -178,7 +178,7 @@ impl WeightRows {
         Self { format: self.format, k: self.k, order: self.order, parts }
     }
 
-    /// The same rows, each so many further on; where there is a single one, its blocks.
+    /// Rotates the rows by so many; where there is a single one, its blocks.
     pub fn turned(&self, by: usize) -> Self {
         let rows = self.rows();
         if rows > 1 {

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::json::{KeyError, Object, shown};
-use crate::tokenizer::token_type::{CONTROL, NORMAL, UNUSED, USER_DEFINED};
-use crate::tokenizer::{PRE, Pre, Vocabulary, around};
+use crate::token_type::{CONTROL, NORMAL, UNUSED, USER_DEFINED};
+use crate::tokenizer::around;
+use crate::vocabulary::{PRE, Pre, Vocabulary};
 
 /// Why a `tokenizer.json` cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +49,7 @@ pub(crate) fn from_tokenizer_json(
     normalizer(&root)?;
     let (tokens, token_types) = tokens(&root, &model, config.vocab)?;
     let merges = merges(&model)?;
-    let add_bos = Some(begins_with_bos(&root, &tokens, config)?);
+    let add_bos = Some(begins_with_bos(&root, config)?);
     Ok(Vocabulary {
         model: "gpt2".to_owned(),
         pre: Some(split.names[0].to_owned()),
@@ -164,17 +165,13 @@ fn merges(model: &Object<'_>) -> Result<Vec<String>, KeyError> {
 }
 
 /// Whether the post-processor puts the BOS before a text. Anything else that it adds is refused.
-fn begins_with_bos(
-    root: &Object<'_>,
-    tokens: &[String],
-    config: &Config,
-) -> Result<bool, KeyError> {
+fn begins_with_bos(root: &Object<'_>, config: &Config) -> Result<bool, KeyError> {
     let key = "post_processor";
-    let post = root.get(key).unwrap_or(&Value::Null);
-    let is = |id: u32, spelling: &str| tokens.get(id as usize).is_some_and(|t| t == spelling);
     let only = "only the BOS before a text is understood";
-    let [before, after] =
-        around(post, is).map_err(|error| root.refused(key, format!("{only}; {error}")))?;
+    let Some(post) = root.get(key) else { return Ok(false) };
+    let added = serde_json::from_value(post.clone()).map_err(|error| error.to_string());
+    let added = added.and_then(|post| around(&post).map_err(|error| error.to_string()));
+    let [before, after] = added.map_err(|error| root.refused(key, format!("{only}; {error}")))?;
     match (&before[..], &after[..]) {
         ([], []) => Ok(false),
         ([id], []) if Some(*id) == config.bos => Ok(true),

@@ -2,7 +2,7 @@
 //! words of letters, each the extension of another, so that any text can be tokenised.
 
 use crate::gguf::writer::GgufWriter;
-use crate::tokenizer::token_type::{BYTE, CONTROL, NORMAL, UNKNOWN};
+use crate::token_type::{BYTE, CONTROL, NORMAL, UNKNOWN};
 
 /// How SentencePiece writes a space.
 const SPACE: char = '▁';

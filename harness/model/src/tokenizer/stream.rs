@@ -1,18 +1,6 @@
 //! Tokens to text as they come, whole characters only.
 
 use super::Tokenizer;
-use super::tokens::Kind;
-
-/// What a tokenizer takes off the beginning of a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Strip {
-    /// The character.
-    pub(super) what: char,
-    /// How many of it at most.
-    pub(super) most: usize,
-    /// Also after every control token, unless a user-defined token follows.
-    pub(super) every_run: bool,
-}
 
 /// The text of tokens that come one after another: what [`Tokenizer::decode`] gives for all of
 /// them, in parts. A character that is spelled by several tokens is held back until it is whole;
@@ -22,82 +10,45 @@ pub struct TextStream<'t> {
     tokenizer: &'t Tokenizer,
     /// The beginning of a character.
     bytes: Vec<u8>,
-    /// Characters that may still be taken off.
-    strip: usize,
+    /// No token of text came yet.
     first: bool,
-    /// No token since the last control token.
-    fresh: bool,
 }
 
 impl<'t> TextStream<'t> {
     pub(super) fn new(tokenizer: &'t Tokenizer) -> Self {
-        Self { tokenizer, bytes: Vec::new(), strip: 0, first: true, fresh: true }
+        Self { tokenizer, bytes: Vec::new(), first: true }
     }
 
     /// The text that `id` completes; empty where it only begins a character or is a control token.
     pub fn push(&mut self, id: u32) -> String {
-        let mut text = String::new();
-        let kind = self.tokenizer.tokens.kind(id);
-        if kind == Some(Kind::Control) {
-            self.flush(&mut text);
-            self.fresh = true;
-            return text;
+        if !self.tokenizer.push_bytes(id, self.first, &mut self.bytes) {
+            return self.take(true);
         }
-        let Strip { most, every_run, .. } = self.tokenizer.strip;
-        if self.fresh && (self.first || every_run) {
-            let keeps = every_run && kind == Some(Kind::UserDefined);
-            self.strip = if keeps { 0 } else { most };
-        }
-        self.tokenizer.push_bytes(id, self.first, &mut self.bytes);
-        (self.first, self.fresh) = (false, false);
-        self.drain(&mut text);
-        text
+        self.first = false;
+        self.take(false)
     }
 
     /// What is left when no more tokens come: U+FFFD for a character that was not finished.
     pub fn finish(mut self) -> String {
-        let mut text = String::new();
-        self.flush(&mut text);
+        self.take(true)
+    }
+
+    /// What is whole, or can no longer become so; all of it at an `end`.
+    fn take(&mut self, end: bool) -> String {
+        let (mut text, mut done) = (String::new(), 0);
+        for chunk in self.bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            done += chunk.valid().len();
+            let rest = chunk.invalid();
+            let last = done + rest.len() == self.bytes.len();
+            let begun = str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
+            if rest.is_empty() || (begun && last && !end) {
+                break;
+            }
+            text.push('\u{fffd}');
+            done += rest.len();
+        }
+        self.bytes.drain(..done);
         text
-    }
-
-    /// Moves what is whole, or can no longer become so, to `text`.
-    fn drain(&mut self, text: &mut String) {
-        let bytes = std::mem::take(&mut self.bytes);
-        let mut rest = &bytes[..];
-        loop {
-            match std::str::from_utf8(rest) {
-                Ok(whole) => return self.show(whole, text),
-                Err(error) => {
-                    let (whole, after) = rest.split_at(error.valid_up_to());
-                    self.show(&String::from_utf8_lossy(whole), text);
-                    let Some(invalid) = error.error_len() else {
-                        self.bytes = after.to_vec();
-                        return;
-                    };
-                    self.show("\u{fffd}", text);
-                    rest = &after[invalid..];
-                }
-            }
-        }
-    }
-
-    fn flush(&mut self, text: &mut String) {
-        if !self.bytes.is_empty() {
-            self.bytes.clear();
-            self.show("\u{fffd}", text);
-        }
-    }
-
-    fn show(&mut self, whole: &str, text: &mut String) {
-        for c in whole.chars() {
-            let c = self.tokenizer.spelling.shown(c);
-            if self.strip > 0 && c == self.tokenizer.strip.what {
-                self.strip -= 1;
-            } else {
-                self.strip = 0;
-                text.push(c);
-            }
-        }
     }
 }

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Flag, Selected, is_zero};
-use crate::stats::quantile;
-use crate::{Word, add_new};
+use super::{Flag, Selected};
+use crate::add_new;
+use crate::stats::{mean_sd, quantile};
 
-/// What of a run was held against the CPU reference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Comparison of a run with the CPU reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verified {
     /// Positions compared, from the first on.
     pub positions: usize,
@@ -21,17 +20,14 @@ pub struct Verified {
     pub limit: f64,
     /// Choices of several sequences that each alone makes differently after the same tokens,
     /// between logits closer than that error.
-    #[serde(default)]
     pub ties: usize,
     /// NMSE of the logits at the end of the run that was timed against those of the same tokens
-    /// run as a prompt in chunks, by other kernels. None where the graph has no chunks, and in
-    /// older records.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// run as a prompt in chunks, by other kernels. None where the graph has no chunks.
     pub end_nmse: Option<f64>,
 }
 
 impl Verified {
-    /// What holds of two runs: the worse of each figure.
+    /// The worse of each figure of two runs.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         Self {
@@ -45,7 +41,7 @@ impl Verified {
 }
 
 /// The model of a measurement, in llama-bench's names.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredModel {
     /// Name of the file, without its folders.
     pub model_filename: String,
@@ -58,20 +54,20 @@ pub struct MeasuredModel {
 }
 
 impl MeasuredModel {
-    /// What it is whatever its file is called: architecture, values and the bytes they take.
+    /// Name of the model whatever its file is called: architecture, values and the bytes they take.
     pub fn identity(&self) -> String {
         let Self { model_type, model_n_params, model_size, .. } = self;
         format!("{model_type}, {model_n_params} values in {model_size} bytes")
     }
 
-    /// The file without its folder, which older records have.
+    /// Name of the file.
     pub fn file(&self) -> &str {
-        self.model_filename.rsplit(['/', '\\']).next().unwrap_or_default()
+        &self.model_filename
     }
 }
 
 /// `lathe bench decode --model`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerationTests {
     /// Where the tokens came from, such as `seed 42`.
     pub prompts: String,
@@ -80,7 +76,7 @@ pub struct GenerationTests {
 }
 
 /// Tokens a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TokS {
     /// Mean over the repetitions.
     pub mean: f64,
@@ -88,24 +84,17 @@ pub struct TokS {
     pub sd: f64,
 }
 
-/// What was seen of the device while figures were taken.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// State of the device while figures were taken.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
     /// Repetitions that were dropped and taken again, since the driver held the clocks down.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub throttled: usize,
-    /// What makes the figures doubtful.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub flags: Vec<Word<Flag>>,
-}
-
-/// Sequences of a record that does not name them.
-fn one() -> usize {
-    1
+    /// Reasons to doubt the figures.
+    pub flags: Vec<Flag>,
 }
 
 /// One test. Keys that llama-bench has mean what they mean there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GenerationTest {
     /// The test in llama-bench's notation, such as `pp512` or `tg128 @ d4096`.
     pub test: String,
@@ -126,82 +115,62 @@ pub struct GenerationTest {
     pub n_depth: usize,
     /// Sequences decoded together, each with its own prompt; `n_gen` tokens each. Figures are of
     /// all of them together.
-    #[serde(default = "one")]
     pub sequences: usize,
     /// How tokens were drawn; none for the greedy choice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplingSettings>,
     /// Decode steps in a submission; none for a test that generates nothing.
     pub steps_per_submit: Option<usize>,
     /// Start of the test, UTC.
     pub test_time: String,
     /// Mean time of a repetition, nanoseconds.
+    #[serde(skip_deserializing)]
     pub avg_ns: u64,
     /// Standard deviation of the repetitions, nanoseconds.
+    #[serde(skip_deserializing)]
     pub stddev_ns: u64,
     /// Mean of the repetitions' tokens a second.
+    #[serde(skip_deserializing)]
     pub avg_ts: f64,
     /// Their standard deviation.
+    #[serde(skip_deserializing)]
     pub stddev_ts: f64,
     /// Time of each repetition, nanoseconds.
     pub samples_ns: Vec<u64>,
     /// Tokens a second of each repetition.
+    #[serde(skip_deserializing)]
     pub samples_ts: Vec<f64>,
     /// `avg_ts` and `stddev_ts` again, where other documents of this command have them.
+    #[serde(skip_deserializing)]
     pub tok_s: TokS,
-    /// What was verified before the figures were taken; none where that was left out.
+    /// Verification before the figures were taken; none where that was left out.
     pub verified: Option<Verified>,
-    /// Stored choices of `lathe tune` that were taken.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tuned: Vec<Selected>,
+    /// Variant that serves each operation, and why.
+    pub selected: Vec<Selected>,
     /// Workgroups and invocations of the dispatches that are several operations each, such as
     /// 128x256; none where every stage is a dispatch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_grid: Option<String>,
     /// Bytes of device memory at their peak: all buffers of the process.
     pub gpu_memory_bytes: u64,
-    /// What was predicted before loading; 0 in records that have none.
-    #[serde(default)]
+    /// Prediction of that before loading.
     pub gpu_memory_predicted_bytes: u64,
     /// Bytes of all KV caches.
     pub kv_cache_bytes: u64,
     /// Throttling and what makes the figures doubtful.
     #[serde(flatten)]
     pub watched: Watched,
-    /// Another program that ran in turns with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<BesideRuns>,
-}
-
-/// Runs of another program, one after each repetition of a test: in turns, so that what drifts
-/// drifts for both.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct BesideRuns {
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// FNV-1a hash of the program's file, 64 bits.
-    pub program_hash: String,
-    /// What each run printed on stdout, its end where that is long.
-    pub outputs: Vec<String>,
-    /// Tokens a second that each run printed.
-    pub samples_ts: Vec<f64>,
-    /// Their mean.
-    pub avg_ts: f64,
-    /// Their standard deviation, over n - 1.
-    pub stddev_ts: f64,
 }
 
 impl GenerationTest {
-    /// How many times as fast as the program beside it: the least of ours over the most of its, and
-    /// the most over the least. None where nothing ran beside.
-    pub fn times_beside(&self) -> Option<(f64, f64)> {
-        let range = |samples: &[f64]| {
-            let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
-            (least, samples.iter().copied().fold(0.0, f64::max))
-        };
-        let (least, most) = range(&self.samples_ts);
-        let (their_least, their_most) = range(&self.beside.as_ref()?.samples_ts);
-        Some((least / their_most, most / their_least))
+    /// With the figures that follow from the times of its repetitions.
+    #[must_use]
+    pub fn settled(mut self) -> Self {
+        let tokens = (self.sequences * (self.n_prompt + self.n_gen)) as f64;
+        let ns: Vec<f64> = self.samples_ns.iter().map(|ns| *ns as f64).collect();
+        self.samples_ts = ns.iter().map(|ns| tokens * 1e9 / ns).collect();
+        let ((ns, ns_sd), (mean, sd)) = (mean_sd(&ns), mean_sd(&self.samples_ts));
+        (self.avg_ns, self.stddev_ns) = (ns.round() as u64, ns_sd.round() as u64);
+        (self.avg_ts, self.stddev_ts, self.tok_s) = (mean, sd, TokS { mean, sd });
+        self
     }
 
     /// llama-bench's name of a test, with how many sequences run it together and how tokens are
@@ -230,7 +199,7 @@ impl GenerationTest {
 }
 
 /// `lathe suite`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Suite {
     /// quick, standard or full.
     pub tier: String,
@@ -249,7 +218,7 @@ pub struct Suite {
 }
 
 /// A model's results.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SuiteModel {
     /// The model.
     #[serde(flatten)]
@@ -263,7 +232,7 @@ pub struct SuiteModel {
 }
 
 /// How tokens were drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplingSettings {
     /// Divides the logits.
     pub temperature: f32,
@@ -274,7 +243,6 @@ pub struct SamplingSettings {
     /// Divides positive and multiplies negative logits of seen tokens; 1 changes nothing.
     pub repeat_penalty: f32,
     /// Last tokens the penalty looks at; 0 for all.
-    #[serde(default)]
     pub repeat_last_n: u32,
 }
 
@@ -299,7 +267,7 @@ impl fmt::Display for SamplingSettings {
 
 /// One configuration of one model. Rates and times are medians over the repetitions; those
 /// without a setting in their name are of the faster one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SuiteConfig {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
@@ -308,36 +276,41 @@ pub struct SuiteConfig {
     /// None for the greedy choice.
     pub sampling: Option<SamplingSettings>,
     /// Until the first token was read back, milliseconds.
+    #[serde(skip_deserializing)]
     pub ttft_ms: f64,
     /// Prompt tokens over that time.
+    #[serde(skip_deserializing)]
     pub prefill_tok_s: f64,
     /// Generated tokens over the whole time.
+    #[serde(skip_deserializing)]
     pub e2e_tok_s: f64,
     /// Tokens after the first over the time after the first.
+    #[serde(skip_deserializing)]
     pub decode_tok_s: f64,
     /// `e2e_tok_s` at one step a submission.
+    #[serde(skip_deserializing)]
     pub one_step_e2e_tok_s: f64,
     /// `decode_tok_s` at one step a submission.
+    #[serde(skip_deserializing)]
     pub one_step_decode_tok_s: f64,
     /// Median time of a step at one step a submission, over all repetitions, milliseconds.
+    #[serde(skip_deserializing)]
     pub p50_ms: f64,
     /// 95th percentile of the same.
+    #[serde(skip_deserializing)]
     pub p95_ms: f64,
     /// Bytes of all KV caches.
     pub kv_cache_bytes: u64,
     /// Bytes of device memory at their peak: weights, caches and everything else.
     pub gpu_memory_bytes: u64,
-    /// What was predicted before loading; 0 in records that have none.
-    #[serde(default)]
+    /// Prediction of that before loading.
     pub gpu_memory_predicted_bytes: u64,
-    /// What was verified before the figures were taken; none where that was left out.
+    /// Verification before the figures were taken; none where that was left out.
     pub verified: Option<Verified>,
-    /// Stored choices of `lathe tune` that were taken.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tuned: Vec<Selected>,
+    /// Variant that serves each operation, and why.
+    pub selected: Vec<Selected>,
     /// Workgroups and invocations of the dispatches that are several operations each, such as
     /// 128x256; none where every stage is a dispatch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_grid: Option<String>,
     /// Throttling and what makes the figures doubtful.
     #[serde(flatten)]
@@ -347,7 +320,7 @@ pub struct SuiteConfig {
 }
 
 /// One timed run of a configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SuiteRun {
     /// Decode steps in a submission.
     pub steps_per_submit: usize,
@@ -357,7 +330,6 @@ pub struct SuiteRun {
     pub decode_ms: f64,
     /// Of each step, milliseconds; only at one step a submission, where steps have times of their
     /// own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub step_ms: Vec<f64>,
 }
 
@@ -366,46 +338,44 @@ pub const ORDER: [&str; 7] =
     ["short", "medium", "prefill", "decode", "long", "sampled", "full-pipe"];
 
 impl SuiteConfig {
-    /// The figures of runs of so many prompt and generated tokens, some at `steps_per_submit`, some
-    /// at one step a submission; what else was known of them is the caller's.
-    pub fn of(
-        [prompt_tokens, generated_tokens]: [usize; 2],
-        sampling: Option<SamplingSettings>,
-        steps_per_submit: usize,
-        runs: Vec<SuiteRun>,
-    ) -> Self {
+    /// With the figures that follow from its runs, some at `steps_per_submit`, some at one step a
+    /// submission.
+    #[must_use]
+    pub fn settled(mut self, steps_per_submit: usize) -> Self {
         let sorted = |mut values: Vec<f64>| {
             values.sort_by(f64::total_cmp);
             values
         };
+        let runs = &self.runs;
         let median = |setting: usize, of: &dyn Fn(&SuiteRun) -> f64| {
             let of_setting = runs.iter().filter(|run| run.steps_per_submit == setting);
             quantile(&sorted(of_setting.map(of).collect()), 0.5)
         };
-        let generated = generated_tokens as f64;
+        let generated = self.generated_tokens as f64;
         let e2e = |run: &SuiteRun| generated * 1e3 / (run.ttft_ms + run.decode_ms);
         let decode = |run: &SuiteRun| (generated - 1.0) * 1e3 / run.decode_ms;
         let steps = sorted(runs.iter().flat_map(|run| run.step_ms.iter().copied()).collect());
-        let ttft_ms = median(steps_per_submit, &|run| run.ttft_ms);
-        Self {
-            prompt_tokens,
-            generated_tokens,
-            sampling,
-            ttft_ms,
-            prefill_tok_s: prompt_tokens as f64 * 1e3 / ttft_ms,
-            e2e_tok_s: median(steps_per_submit, &e2e),
-            decode_tok_s: median(steps_per_submit, &decode),
-            one_step_e2e_tok_s: median(1, &e2e),
-            one_step_decode_tok_s: median(1, &decode),
-            p50_ms: quantile(&steps, 0.5),
-            p95_ms: quantile(&steps, 0.95),
-            runs,
-            ..Self::default()
-        }
+        self.ttft_ms = median(steps_per_submit, &|run| run.ttft_ms);
+        self.e2e_tok_s = median(steps_per_submit, &e2e);
+        self.decode_tok_s = median(steps_per_submit, &decode);
+        self.one_step_e2e_tok_s = median(1, &e2e);
+        self.one_step_decode_tok_s = median(1, &decode);
+        (self.p50_ms, self.p95_ms) = (quantile(&steps, 0.5), quantile(&steps, 0.95));
+        self.prefill_tok_s = self.prompt_tokens as f64 * 1e3 / self.ttft_ms;
+        self
     }
 }
 
 impl Suite {
+    /// With the figures of all configurations.
+    #[must_use]
+    pub fn settled(mut self) -> Self {
+        for config in self.models.iter_mut().flat_map(|model| model.configs.values_mut()) {
+            *config = std::mem::take(config).settled(self.steps_per_submit);
+        }
+        self
+    }
+
     /// Names of all configurations of all models: known ones in their order, then others.
     pub fn config_names(&self) -> Vec<&str> {
         let has = |name: &str| self.models.iter().any(|m| m.configs.contains_key(name));
@@ -434,7 +404,9 @@ mod tests {
             run(8, 8.0, 126.0, &[]),
             run(1, 16.0, 240.0, &[3.0, 9.0]),
         ];
-        let f = SuiteConfig::of([64, 64], None, 8, runs);
+        let (prompt_tokens, generated_tokens) = (64, 64);
+        let f = SuiteConfig { prompt_tokens, generated_tokens, runs, ..SuiteConfig::default() };
+        let f = f.settled(8);
         assert_eq!((f.ttft_ms, f.prefill_tok_s), (16.0, 4000.0));
         assert_eq!((f.decode_tok_s, f.one_step_decode_tok_s), (750.0, 500.0));
         assert_eq!((f.e2e_tok_s, f.one_step_e2e_tok_s), (640.0, 64e3 / 142.0));

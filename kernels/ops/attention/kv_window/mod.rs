@@ -1,12 +1,7 @@
 //! Keys and values between the ring of a sliding-window layer and the rows that a chunk of a prompt
 //! attends to: the window before the chunk, then the chunk.
 
-use crate::codes::{KvFormat, WindowWay};
-use crate::descriptor::*;
-use crate::layout::KvVectors;
-use crate::len;
-use crate::param::{PROMPT_LEN, choice, dim, n_kv};
-use crate::shared::*;
+use crate::declare::*;
 
 crate::params! {
     /// Parameters of `kv_window`.

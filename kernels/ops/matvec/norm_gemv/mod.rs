@@ -1,11 +1,8 @@
 //! RMSNorm as the prologue of a matrix times vector: a dispatch less where a norm has one reader.
 
-use crate::codes::{Format, NormOffset};
-use crate::descriptor::*;
-use crate::len;
+use crate::declare::*;
 use crate::matvec::schedule::Schedule;
 use crate::matvec::{mat_vec, nmse, weights};
-use crate::shared::*;
 
 crate::params! {
     /// Parameters of `norm_gemv`.

@@ -1,13 +1,9 @@
 //! A normed branch into the residual stream, and the stream's norm, as the prologue of gate and up:
 //! a dispatch less in Gemma's feed-forward block.
 
-use crate::codes::{Activation, FloatFormat, Format};
-use crate::descriptor::*;
-use crate::len;
+use crate::declare::*;
 use crate::matvec::schedule::Schedule;
 use crate::matvec::{joined_tolerance, mat_vec, weights};
-use crate::param::dim;
-use crate::shared::*;
 
 crate::params! {
     /// Parameters of `residual_norm_ffn`.

@@ -1,12 +1,9 @@
 //! A normed branch into the residual stream, and the stream's norm, as the prologue of a matrix
 //! times vector: a dispatch less where a norm of Gemma's has one reader.
 
-use crate::codes::Format;
-use crate::descriptor::*;
-use crate::len;
+use crate::declare::*;
 use crate::matvec::schedule::Schedule;
 use crate::matvec::{joined_tolerance, mat_vec, weights};
-use crate::shared::*;
 
 crate::params! {
     /// Parameters of `residual_norm_gemv`.

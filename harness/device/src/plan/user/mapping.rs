@@ -83,9 +83,9 @@ impl BoundTo {
     expecting = "expected numbers or expressions, one or a flat list, or a table of these by field"
 )]
 pub(super) enum Content {
-    /// Of each field of a struct.
+    /// Values of each field of a struct.
     Fields(BTreeMap<String, Numbers>),
-    /// Of one that is no struct.
+    /// Values of one that is no struct.
     Whole(Numbers),
 }
 

@@ -56,7 +56,7 @@ pub use bind::is_padding;
 #[derive(Debug)]
 pub(super) struct UserKernel {
     /// The WGSL as it was named, or its mapping.
-    path: PathBuf,
+    pub(super) path: PathBuf,
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     /// The WGSL, then the files that stages name.
@@ -69,7 +69,7 @@ pub(super) struct UserKernel {
     /// Rows of weights lie one after the other, without padding.
     tight: bool,
     takes: Takes,
-    tolerated: Option<Tolerated>,
+    pub(super) tolerated: Option<Tolerated>,
     /// Faults that it has at every shape. They are reported once it is planned, with the others.
     faults: Faults,
 }
@@ -78,8 +78,8 @@ pub(super) struct UserKernel {
 const TIGHT: &str = "file";
 
 /// Why a mapping cannot name the state in a whole step.
-const OF_STEPS: &str = "changes from step to step, and a recorded step is the same for all: a kernel \
-    that reads it from a uniform goes through `check`, `bench`, `ab` and `tune`, and into whole \
+const OF_STEPS: &str = "changes from step to step, and a recorded step is the same for all: a \
+    kernel that reads it from a uniform goes through `check`, `bench`, `ab` and `tune`, and into whole \
     steps if it reads the binding `state`";
 
 /// One WGSL file.
@@ -107,7 +107,7 @@ struct Stage {
     module: usize,
     /// None where the variant has the same stage, whose grid it then has.
     workgroups: Option<Numbers>,
-    /// Those of the whole file, and over them its own.
+    /// Sections of the whole file, and over them its own.
     sections: Sections,
     /// It runs the mapping's own file with the mapping's own sections.
     is_plain: bool,
@@ -125,25 +125,24 @@ fn refused(path: &Path, reason: impl std::fmt::Display) -> PlanError {
     ReflectError::User { path: path.display().to_string(), reason: reason.to_string() }.into()
 }
 
-/// Faults of a file, to be reported all at once.
+/// Faults of a file, to be reported all at once; those of the shape at hand alone are marked.
 #[derive(Clone, Debug, Default)]
-struct Faults {
-    /// At every shape.
-    always: Vec<String>,
-    /// At the shape at hand.
-    here: Vec<String>,
-}
+struct Faults(Vec<(bool, String)>);
 
 impl Faults {
+    /// Adds one that it has at every shape.
     fn add(&mut self, fault: String) {
-        if !self.always.contains(&fault) {
-            self.always.push(fault);
-        }
+        self.push((false, fault));
     }
 
+    /// Adds one that it has at this shape.
     fn add_here(&mut self, fault: String) {
-        if !self.here.contains(&fault) {
-            self.here.push(fault);
+        self.push((true, fault));
+    }
+
+    fn push(&mut self, fault: (bool, String)) {
+        if !self.0.contains(&fault) {
+            self.0.push(fault);
         }
     }
 
@@ -157,17 +156,19 @@ impl Faults {
         None
     }
 
-    /// An error of all faults, if there are any.
+    /// An error of all faults, if there are any: of those of the shape where there are no others.
     fn end(&self, path: &Path) -> Result<(), PlanError> {
-        let joined = |faults: &[String]| match faults {
-            [one] => one.clone(),
+        let is_here = self.0.iter().all(|(is_here, _)| *is_here);
+        let faults = self.0.iter().filter(|(here, _)| *here == is_here);
+        let why = match faults.map(|(_, fault)| fault.as_str()).collect::<Vec<_>>().as_slice() {
+            [] => return Ok(()),
+            [one] => (*one).to_owned(),
             several => format!("{} faults\n  {}", several.len(), several.join("\n  ")),
         };
-        match (self.always.as_slice(), self.here.as_slice()) {
-            ([], []) => Ok(()),
-            ([], here) => Err(PlanError::Shape(format!("{}: {}", path.display(), joined(here)))),
-            (always, _) => Err(refused(path, joined(always))),
-        }
+        Err(match is_here {
+            true => PlanError::Shape(format!("{}: {why}", path.display())),
+            false => refused(path, why),
+        })
     }
 }
 
@@ -393,18 +394,9 @@ impl UserKernel {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Returns true where its mapping restricts the shapes.
     pub(super) fn is_choosy(&self) -> bool {
         !self.takes.is_empty()
-    }
-
-    /// Returns true where its mapping has a tolerance.
-    pub(super) fn has_tolerance(&self) -> bool {
-        self.tolerated.is_some()
     }
 
     /// Returns true where one of its texts has a loop.
@@ -468,10 +460,11 @@ impl UserKernel {
         for param in self.kernel.state {
             match state {
                 None => names.withhold(param.name, OF_STEPS),
-                Some(state) if param.name == State::N_KV => {
-                    names.add(param.name, state.n_kv as f64)
+                Some(state) => {
+                    let is_len = param.name == State::N_KV;
+                    let value = if is_len { state.n_kv } else { state.prompt_len };
+                    names.add(param.name, value as f64);
                 }
-                Some(state) => names.add(param.name, state.prompt_len as f64),
             }
         }
         let mut codes: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();

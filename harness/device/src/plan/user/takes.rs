@@ -24,7 +24,7 @@ pub(super) struct Takes {
 struct Rule {
     param: &'static Param,
     allowed: Allowed,
-    /// As the mapping says it.
+    /// Text of the mapping.
     text: String,
 }
 

@@ -1,6 +1,5 @@
 //! How often the gate errs and what it finds: simulated reports, and the committed records.
 
-use std::fs::read_dir;
 use std::path::Path;
 
 use super::*;
@@ -46,7 +45,7 @@ fn simulate(seed: u64, of: Simulated) -> GateReport {
     let mut rng = Rng::derive(seed, "a simulated gate");
     let shifts: Vec<f64> = (0..2 * of.runs).map(|_| of.common * normal(&mut rng)).collect();
     let cases = (0..of.changed + of.controls).map(|at| {
-        let mut run = |side: usize, record: usize| {
+        let mut point = |side: usize, run: usize| {
             let slow = if (at, side) == (0, 1) { of.slow.ln() } else { 0.0 };
             let own = match of.drawn.len() {
                 0 => of.between * normal(&mut rng),
@@ -55,22 +54,23 @@ fn simulate(seed: u64, of: Simulated) -> GateReport {
                     sign * of.drawn[rng.below(n as u32) as usize]
                 }
             };
-            let log = 2.0 + slow + own + shifts[side * of.runs + record];
-            Run { record, log, error: 0.001 }
+            let log = 2.0 + slow + own + shifts[side * of.runs + run];
+            Point { run, log, error: 0.001 }
         };
-        let runs = [0, 1].map(|side| (0..of.runs).map(|record| run(side, record)).collect());
+        let points = [0, 1].map(|side| (0..of.runs).map(|run| point(side, run)).collect());
         Case {
             key: at.to_string(),
-            present: [true; 2],
-            us: [Some(1.0); 2],
-            runs,
+            us: [1.0; 2],
+            points,
             changed: at < of.changed,
             run_to_run: KERNEL_RUNS,
             floor: FLOOR,
             ..Case::default()
         }
     });
-    judge(cases.collect(), [of.runs; 2])
+    let mut report = GateReport::default();
+    judge(cases.collect(), [of.runs; 2], &mut report);
+    report
 }
 
 /// Percent of so many simulated reports of which something holds.
@@ -84,7 +84,7 @@ fn exits_1(report: &GateReport) -> bool {
 }
 
 fn finds_the_first(report: &GateReport) -> bool {
-    report.cases[0].verdict == GateVerdict::Slowdown
+    report.cases[0].verdict == Verdict::Slower
 }
 
 #[test]
@@ -152,29 +152,30 @@ fn unchanged_cases_carry_the_machine() {
     assert!(percent(300, of, calls_a_slowdown) > 10.0, "why a report says that it has no control");
 }
 
-/// By how much two committed records of equal source differ, in logs, over √2: of one run. With
-/// cases that carry a flag, or without.
+/// Difference of two committed results of equal source, in logs, over √2: of one run. With cases that
+/// carry a flag, or without.
 fn committed_deviations(flagged: bool) -> Vec<f64> {
-    let inside = |folder: &Path| read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let folders = inside(Path::new("../../benches/records")).filter(|path| path.is_dir());
-    let mut files: Vec<_> = folders.flat_map(|folder| inside(&folder)).collect();
-    files.sort();
-    assert!(files.len() > 50, "the committed records are not there");
-    let records = files.iter().map(|file| Record::read(file).unwrap());
-    let benches = records.filter(|record| matches!(record.body, Body::Bench(_)));
-    let runs: Vec<Vec<Measured>> = benches.map(|record| measured(&record).unwrap()).collect();
+    let file = Path::new("../../benches/records/nvidia-h200.csv");
+    let runs = Run::read(file).unwrap();
+    let of = |run: &Run| -> HashMap<String, Row> {
+        let bench = run.rows.iter().filter(|row| row.kind == Kind::Bench);
+        bench.map(|row| (row.key(), row.clone())).collect()
+    };
+    let runs: Vec<HashMap<String, Row>> = runs.iter().map(of).collect();
     let mut found = Vec::new();
     for (at, base) in runs.iter().enumerate() {
-        for (x, y) in base.iter().flat_map(|x| runs[at + 1..].iter().flatten().map(move |y| (x, y)))
+        for (x, y) in runs[at + 1..]
+            .iter()
+            .flat_map(|new| base.iter().filter_map(|(key, row)| Some((row, new.get(key)?))))
         {
             let clear = x.flags.is_empty() && y.flags.is_empty();
-            // What was measured otherwise the gate compares with nothing.
-            let alike = x.source == y.source && x.how == y.how;
-            if x.key == y.key && alike && (flagged || clear) {
-                found.push((paired::median(&y.us) / paired::median(&x.us)).ln() / 2f64.sqrt());
+            // The gate compares nothing that was measured otherwise.
+            if x.source == y.source && x.how == y.how && (flagged || clear) {
+                found.push((y.median_us / x.median_us).ln() / 2f64.sqrt());
             }
         }
     }
+    found.sort_by(f64::total_cmp);
     found
 }
 

@@ -1,0 +1,243 @@
+//! The vocabulary of a GGUF file in the parts of the `tokenizers` library.
+
+use std::collections::{HashMap, HashSet};
+
+use tokenizers::decoders::byte_fallback::ByteFallback;
+use tokenizers::decoders::byte_level::ByteLevel;
+use tokenizers::decoders::fuse::Fuse;
+use tokenizers::decoders::strip::Strip;
+use tokenizers::decoders::{self, DecoderWrapper};
+use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::models::wordlevel::WordLevel;
+use tokenizers::normalizers::{self, NFC, NormalizerWrapper, Prepend, Replace};
+use tokenizers::pre_tokenizers::sequence::Sequence as Words;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{AddedToken, AddedVocabulary, SplitDelimiterBehavior, Tokenizer as Library};
+
+use super::score::{self, Scores};
+use super::{Tokenizer, TokenizerError, byte_of, guarded, literals, strict};
+use crate::token_type::{BYTE, CONTROL, UNKNOWN, USER_DEFINED};
+use crate::vocabulary::{PRE, Pre, Vocabulary, key};
+
+/// How a space is spelled in SentencePiece.
+const SPACE: &str = "▁";
+
+impl Vocabulary {
+    /// Ids, spellings and types of the tokens that have a spelling.
+    fn iter(&self) -> impl Iterator<Item = (u32, &str, i32)> {
+        let tokens = (0..).zip(&self.tokens).zip(&self.token_types);
+        let tokens = tokens.map(|((id, piece), &ty)| (id, piece.as_str(), ty));
+        tokens.filter(|token| !token.1.is_empty())
+    }
+
+    fn check(&self) -> Result<(), TokenizerError> {
+        let count = self.tokens.len();
+        if count == 0 {
+            return Err(refused(key::TOKENS, "is empty or missing"));
+        }
+        if u32::try_from(count).is_err() {
+            return Err(refused(key::TOKENS, format!("{count} entries have no 32-bit ids")));
+        }
+        let length = |key, found| match found == count {
+            true => Ok(()),
+            false => Err(refused(key, format!("{found} entries for {count} tokens"))),
+        };
+        length(key::TYPES, self.token_types.len())?;
+        if self.model == "llama" || !self.scores.is_empty() {
+            length(key::SCORES, self.scores.len())?;
+        }
+        let ids = [(key::BOS, self.bos), (key::EOS, self.eos), (key::UNKNOWN, self.unknown)];
+        for (key, id) in ids {
+            if let Some(id) = id.filter(|&id| id as usize >= count) {
+                return Err(refused(key, format!("{id} is beyond the {count} tokens")));
+            }
+        }
+        let wrong = (0..).zip(&self.token_types).find(|(_, ty)| !(0..=BYTE).contains(*ty));
+        if let Some((id, ty)) = wrong {
+            return Err(refused(key::TYPES, format!("{ty} of token {id} is none of 0 to 6")));
+        }
+        if let Some(id) = self.scores.iter().position(|score| score.is_nan()) {
+            return Err(refused(key::SCORES, format!("the score of token {id} is not a number")));
+        }
+        let bytes = (0..).zip(&self.tokens).zip(&self.token_types).filter(|token| *token.1 == BYTE);
+        for ((id, piece), _) in bytes {
+            if byte_of(piece).is_none() {
+                let why = format!("token {id} is a byte but is spelled {piece:?}, not <0xNN>");
+                return Err(refused(key::TYPES, why));
+            }
+        }
+        let mut seen = HashMap::with_capacity(count);
+        for (id, piece, _) in self.iter() {
+            if let Some(first) = seen.insert(piece, id) {
+                let why = format!("tokens {first} and {id} are both {piece:?}");
+                return Err(refused(key::TOKENS, why));
+            }
+        }
+        if self.add_bos == Some(true) && self.bos.is_none() {
+            return Err(refused(key::ADD_BOS, format!("is true, but there is no `{}`", key::BOS)));
+        }
+        Ok(())
+    }
+
+    /// The merges as pairs. Of a pair named twice the first stands.
+    fn pairs(&self, text: &Vocab) -> Result<Vec<(String, String)>, TokenizerError> {
+        if self.merges.is_empty() {
+            return Err(refused(key::MERGES, "is empty or missing"));
+        }
+        let mut seen = HashSet::with_capacity(self.merges.len());
+        let mut pairs = Vec::with_capacity(self.merges.len());
+        for (index, merge) in self.merges.iter().enumerate() {
+            let wrong =
+                |why: String| refused(key::MERGES, format!("entry {index}, {merge:?}, {why}"));
+            let pair = merge.split_once(' ').filter(|(left, right)| {
+                !left.is_empty() && !right.is_empty() && !right.contains(' ')
+            });
+            let (left, right) =
+                pair.ok_or_else(|| wrong("is not two spellings and a space".into()))?;
+            for spelling in [left, right, &format!("{left}{right}")] {
+                if !text.contains_key(spelling) {
+                    return Err(wrong(format!("needs {spelling:?}, which is no token of text")));
+                }
+            }
+            if seen.insert((left, right)) {
+                pairs.push((left.to_owned(), right.to_owned()));
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// Control and user-defined tokens, matched in the text as they are spelled; SentencePiece has
+    /// U+2581 for their spaces.
+    fn literals(&self, scored: bool) -> Result<AddedVocabulary, TokenizerError> {
+        let mut tokens: Vec<(u32, AddedToken)> = Vec::new();
+        let mut seen = HashSet::new();
+        for (id, piece, ty) in self.iter() {
+            let content = match ty {
+                UNKNOWN | CONTROL => piece.to_owned(),
+                USER_DEFINED if scored => piece.replace(SPACE, " "),
+                USER_DEFINED => piece.to_owned(),
+                _ => continue,
+            };
+            if seen.insert(content.clone()) {
+                let token = AddedToken::from(content, ty != USER_DEFINED).normalized(false);
+                tokens.push((id, token));
+            }
+        }
+        literals(tokens.into_iter(), None)
+    }
+
+    fn scores(&self, unknown: Option<u32>) -> Scores {
+        let mut scores = Scores { text: HashMap::new(), longest: 0, bytes: [None; 256], unknown };
+        for (id, piece, ty) in self.iter() {
+            match ty {
+                UNKNOWN | CONTROL | USER_DEFINED => {}
+                BYTE => {
+                    if let Some(byte) = byte_of(piece) {
+                        scores.bytes[usize::from(byte)] = Some(id);
+                    }
+                }
+                _ => {
+                    scores.longest = scores.longest.max(piece.len());
+                    let place = score::place(self.scores[id as usize]);
+                    scores.text.insert(piece.to_owned(), (place, id));
+                }
+            }
+        }
+        scores
+    }
+}
+
+impl Tokenizer {
+    /// Checks the vocabulary of a GGUF file and indexes it.
+    ///
+    /// # Errors
+    ///
+    /// The model or the pre-tokenizer is not supported, or two entries do not fit together. The
+    /// message names the metadata key.
+    pub fn new(vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
+        let scored = match vocabulary.model.as_str() {
+            "llama" => true,
+            "gpt2" => false,
+            _ => return Err(TokenizerError::Model { found: vocabulary.model }),
+        };
+        vocabulary.check()?;
+        let found = vocabulary.iter().find(|token| token.2 == UNKNOWN).map(|token| token.0);
+        let unknown = vocabulary.unknown.or(found);
+        let literals = vocabulary.literals(scored)?;
+        let (mut library, scores, adds_bos) = match scored {
+            true => {
+                let prefix = vocabulary.add_space_prefix.unwrap_or(true);
+                let scores = vocabulary.scores(unknown);
+                (sentencepiece(&vocabulary, prefix)?, Some(scores), true)
+            }
+            false => {
+                let pre = Pre::find(vocabulary.pre.as_deref())?;
+                (byte_level(&vocabulary, pre, unknown)?, None, pre.bos)
+            }
+        };
+        library.with_added_vocabulary(literals);
+        let bos = vocabulary.bos.filter(|_| vocabulary.add_bos.unwrap_or(adds_bos));
+        Self::of(library, scores, [Vec::from_iter(bos), Vec::new()], unknown)
+    }
+}
+
+impl Pre {
+    fn find(name: Option<&str>) -> Result<&'static Self, TokenizerError> {
+        let found = PRE.iter().find(|pre| name.is_some_and(|name| pre.names.contains(&name)));
+        found.ok_or_else(|| {
+            let supported = PRE.iter().flat_map(|pre| pre.names).copied().collect::<Vec<_>>();
+            TokenizerError::Pre { found: name.map(str::to_owned), supported: supported.join(", ") }
+        })
+    }
+}
+
+/// All but the merging: spaces as U+2581 on the way in and back.
+fn sentencepiece(vocabulary: &Vocabulary, prefix: bool) -> Result<Library, TokenizerError> {
+    guarded(|| {
+        let ids = vocabulary.iter().map(|(id, piece, _)| (piece.to_owned(), id)).collect();
+        let mut library = Library::new(WordLevel::builder().vocab(ids).build()?);
+        let mut normalizers: Vec<NormalizerWrapper> = vec![Replace::new(" ", SPACE)?.into()];
+        let mut decoders: Vec<DecoderWrapper> =
+            vec![Replace::new(SPACE, " ")?.into(), ByteFallback::new().into(), Fuse::new().into()];
+        if prefix {
+            normalizers.push(Prepend::new(SPACE.to_owned()).into());
+            decoders.push(Strip::new(' ', 1, 0).into());
+        }
+        library.with_normalizer(Some(normalizers::Sequence::new(normalizers)))?;
+        library.with_decoder(Some(decoders::sequence::Sequence::new(decoders)));
+        Ok(library)
+    })
+}
+
+/// Merges by rank over bytes, each spelled as a character.
+fn byte_level(
+    vocabulary: &Vocabulary,
+    pre: &Pre,
+    unknown: Option<u32>,
+) -> Result<Library, TokenizerError> {
+    // Without control tokens: text cannot become one.
+    let text = vocabulary.iter().filter(|&(_, _, ty)| !matches!(ty, UNKNOWN | CONTROL));
+    let mut text: Vocab = text.map(|(id, piece, _)| (piece.to_owned(), id)).collect();
+    let merges = vocabulary.pairs(&text)?;
+    let unknown = unknown.map(|id| (vocabulary.tokens[id as usize].clone(), id));
+    text.extend(unknown.clone());
+    guarded(|| {
+        let mut model =
+            BPE::builder().vocab_and_merges(text, merges).ignore_merges(pre.whole_words);
+        if let Some((unknown, _)) = unknown {
+            model = model.unk_token(unknown);
+        }
+        let mut library = Library::new(strict(model.build()?));
+        let words = SplitPattern::Regex(pre.pattern.to_owned());
+        let words = Split::new(words, SplitDelimiterBehavior::Isolated, false)?;
+        let bytes = ByteLevel::new(false, true, false);
+        library.with_pre_tokenizer(Some(Words::new(vec![words.into(), bytes.into()])));
+        library.with_normalizer(pre.composes.then_some(NFC))?;
+        library.with_decoder(Some(bytes));
+        Ok(library)
+    })
+}
+
+fn refused(key: &'static str, why: impl Into<String>) -> TokenizerError {
+    TokenizerError::Metadata { key, why: why.into() }
+}
