@@ -81,10 +81,10 @@ pub fn decode(
     let together = |graph: &DecodeGraph| {
         graph.recording.stacks.iter().map(|stack| stack.tensors.len()).max().unwrap_or(0)
     };
-    if let (Ok(a), Ok(b)) = (&first, &second) {
-        if together(a) < together(b) {
-            (first, second, b_first) = (second, first, !b_first);
-        }
+    if let (Ok(a), Ok(b)) = (&first, &second)
+        && together(a) < together(b)
+    {
+        (first, second, b_first) = (second, first, !b_first);
     }
     let (first, second) = (first?, second?);
     let (recording, other) = (Arc::clone(&first.recording), Arc::clone(&second.recording));

@@ -91,7 +91,7 @@ pub fn load(
     gpu.forget_peak();
     let (gpu, recording) = (Arc::clone(gpu), Arc::clone(&graph.recording));
     GpuExecutor::new(gpu, pipelines, recording, Policy::Plain, &mut |done, all| {
-        on.loaded(done, all)
+        on.loaded(done, all);
     })
 }
 
