@@ -3,8 +3,8 @@
 
     turns.py ROUNDS 'LATHE COMMAND' 'OTHER COMMAND'
 
-Each command prints one JSON row with `avg_ts` (llama-bench's `-o jsonl`), or a number before its
-last `tok/s`. Ours runs one test at `-r 1 -o jsonl`. The rows of both go to stdout, so that they
+Each command prints a record of one test (ours at `-r 1 --json`), one JSON row with `avg_ts`
+(llama-bench's `-o jsonl`), or a number before its last `tok/s`. The rows of both go to stdout, so that they
 can be kept; the medians and the ratio go to stderr.
 """
 
@@ -23,7 +23,10 @@ def run(command):
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     if done.returncode != 0:
         sys.exit(f"{command[0]}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    try:
+        rows = json.loads(done.stdout)["tests"]
+    except (ValueError, KeyError, TypeError):
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     rows = [row for row in rows if "avg_ts" in row]
     if len(rows) > 1:
         sys.exit(f"{command[0]}: {len(rows)} rows with avg_ts, not one")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use lathe_harness::decode::{DecodeOptions, Decoder, Model, Prefix, Script, VERIFIED};
+use lathe_harness::decode::{Checked, DecodeOptions, Decoder, Model, Script, VERIFIED};
 use lathe_harness::execute::GpuExecutor;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::Case;
@@ -199,14 +199,14 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
             steps_per_submit: Some(8),
             ..Default::default()
         };
-        let prefix = Prefix::verify(&mut Decoder::new(&graph, &mut executor), &run, VERIFIED)?;
+        let mut decoder = Decoder::new(&graph, &mut executor);
+        let checked = Checked::begin(&mut decoder, run, Some(VERIFIED))?;
         group.bench_function(BenchmarkId::new("step", arch), |b| {
             b.iter_custom(|count| {
                 let mut time = Duration::ZERO;
                 let runs = count.div_ceil(STEPS as u64);
                 for _ in 0..runs {
-                    let run = or_end(Decoder::new(&graph, &mut executor).run(&run, &mut |_| {}));
-                    or_end(prefix.check(&run.generated));
+                    let run = or_end(checked.run(&mut decoder));
                     time += run.steps.iter().sum::<Duration>();
                 }
                 time.mul_f64(count as f64 / (runs * STEPS as u64) as f64)

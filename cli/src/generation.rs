@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lathe_harness::decode::DecodeOptions;
 use lathe_harness::decode::model::recorded_name;
-use lathe_harness::decode::prompts::Source;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::gpu::Gpu;
 
@@ -26,12 +25,6 @@ pub(super) struct RunOpts {
     /// Seed of prompts and draws
     #[arg(long, value_name = "SEED", default_value_t = 42)]
     pub(super) seed: u32,
-    /// Prompts from the text of a file, in the place of random tokens
-    #[arg(long, value_name = "FILE", conflicts_with = "prompt_ids")]
-    prompt_file: Option<PathBuf>,
-    /// Prompts from a file of token ids
-    #[arg(long, value_name = "FILE")]
-    prompt_ids: Option<PathBuf>,
     /// Let a software adapter save a record
     #[arg(long)]
     pub(super) allow_software: bool,
@@ -43,12 +36,9 @@ impl RunOpts {
         Ok(DecodeOptions { seed: self.seed, ..self.step.options()? })
     }
 
-    pub(super) fn source(&self) -> Source<'_> {
-        match (&self.prompt_file, &self.prompt_ids) {
-            (Some(path), _) => Source::Text(path),
-            (_, Some(path)) => Source::Ids(path),
-            _ => Source::Seed(u64::from(self.seed)),
-        }
+    /// Prompts of a record.
+    pub(super) fn prompts(&self) -> String {
+        format!("seed {}", self.seed)
     }
 
     /// Refuses what cannot be saved or verified, before anything is run.

@@ -5,21 +5,18 @@ use std::sync::Arc;
 
 use clap::Args;
 use lathe_harness::data::bytes;
-use lathe_harness::data::record::{Body, Environment, Record, Suite};
+use lathe_harness::data::record::{Body, Environment, Record, Suite, SuiteModel};
 use lathe_harness::decode::Model;
-use lathe_harness::decode::bench::{self, Settings, Tier};
-use lathe_harness::error::{Error, Result};
-use lathe_harness::files;
+use lathe_harness::decode::bench::{Bench, Config, Settings, Test, Tier};
+use lathe_harness::decode::prompts::drawn;
+use lathe_harness::error::Result;
 use lathe_harness::measure::RunWatch;
-use lathe_harness::model::synth::{SynthArch, SynthSpec, weight_type};
 use lathe_harness::report::{generation, html};
-use lathe_kernels::Format;
 
 use super::Global;
 use super::decode::{ModelPaths, Shown};
 use super::generation::{RunOpts, told_apart};
 use super::out;
-use super::synth::synthetic;
 
 const TABLE: &str = "\
 Configurations (prompt / generated tokens):
@@ -38,16 +35,6 @@ pub(super) struct Opts {
     tier: Tier,
     #[command(flatten)]
     models: ModelPaths,
-    /// Architectures of synthetic checkpoints, in the place of files: written to the temporary
-    /// folder and removed again
-    #[arg(long, value_name = "ARCH", value_delimiter = ',', conflicts_with = "model")]
-    arch: Vec<SynthArch>,
-    /// With --arch: storage of the matrices
-    #[arg(long, default_value = "bf16", requires = "arch", value_parser = weight_type)]
-    quant: Format,
-    /// With --arch: storage of the embedding, if another
-    #[arg(long, requires = "arch", value_parser = weight_type)]
-    embed_quant: Option<Format>,
     /// Decode steps in a submission of the faster setting; per-step times come from runs of one
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = super::within::<1, 4096>)]
     steps_per_submit: usize,
@@ -62,9 +49,6 @@ pub(super) struct Opts {
     repetitions: usize,
     #[command(flatten)]
     run: RunOpts,
-    /// Write the tables as Markdown; an existing file is not overwritten
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
     /// Write the report as one offline HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -74,63 +58,62 @@ pub(super) struct Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    if let Some(path) = opts.markdown.as_ref().filter(|path| path.exists()) {
-        return Err(Error::Usage(format!("{} exists and is not overwritten", path.display())));
-    }
     let configs = opts.tier.configs(&opts.only)?;
     let gpu = Arc::new(global.open()?);
     opts.run.refuse(&gpu, opts.output.as_ref())?;
-    // Removed when the run ends, however it does.
-    let folder = tempfile::tempdir().map_err(Error::io(std::env::temp_dir()))?;
-    let mut models = opts.models.get().map(Model::open).collect::<Result<Vec<_>>>()?;
-    let Opts { quant, embed_quant, .. } = *opts;
-    for arch in &opts.arch {
-        let spec = SynthSpec { arch: *arch, quant, embed_quant, seed: 42 };
-        models.push(synthetic(global, &spec, folder.path())?);
-    }
+    let models = opts.models.get().map(Model::open).collect::<Result<Vec<_>>>()?;
     told_apart(models.iter().map(|m| m.file.path.as_path()))?;
     let mut watch = RunWatch::begin(&gpu)?;
     let mut suite = Suite {
         tier: opts.tier.to_string(),
-        prompts: opts.run.source().name(),
+        prompts: opts.run.prompts(),
         seed: opts.run.seed,
         warm_ups: opts.warm_ups,
         repetitions: opts.repetitions,
         steps_per_submit: opts.steps_per_submit,
         models: Vec::new(),
     };
+    let faster = opts.steps_per_submit;
     let settings = Settings {
+        steps_per_submit: if faster == 1 { vec![1] } else { vec![faster, 1] },
         warm_ups: opts.warm_ups,
         repetitions: opts.repetitions,
-        steps_per_submit: opts.steps_per_submit,
         verify: opts.run.verified(),
     };
+    let tests: Vec<Test> = configs.iter().map(Config::test).collect();
+    let most = tests.iter().map(Test::given).max().unwrap_or(0);
     let (options, mut shown) = (opts.run.options()?, Shown::new(global));
     for model in &models {
-        let what = (&configs[..], opts.run.source());
-        bench::suite(&gpu, model, &options, what, settings, &mut shown, &mut |result, config| {
-            let f = &result.configs[config];
+        let tokens = drawn(model, opts.run.seed, most)?;
+        let mut bench = Bench::new(&gpu, model, &options, &settings, &tests)?;
+        suite.models.push(SuiteModel {
+            model: bench.facts.clone(),
+            kv: options.kv.name().into(),
+            activations: options.acts.name().into(),
+            configs: Default::default(),
+        });
+        for (config, test) in configs.iter().zip(&tests) {
+            let f = bench.measure(*test, &tokens, &mut shown)?.config();
             eprintln!(
                 "{:>9.1} tok/s  first token {:.1} ms, decode {:.1} tok/s, step P50 {:.3} ms, device \
-                 memory {} of {} predicted  {} {config}",
+                 memory {} of {} predicted  {} {}",
                 f.e2e_tok_s,
                 f.ttft_ms,
                 f.decode_tok_s,
                 f.p50_ms,
                 bytes(f.gpu_memory_bytes),
                 bytes(f.gpu_memory_predicted_bytes),
-                result.model.file(),
+                bench.facts.file(),
+                config.name
             );
             // A run that is cut short leaves what it had.
-            match suite.models.last_mut() {
-                Some(last) if last.model == result.model => *last = result.clone(),
-                _ => suite.models.push(result.clone()),
+            if let Some(last) = suite.models.last_mut() {
+                last.configs.insert(config.name.into(), f);
             }
-            let Some(path) = &opts.output else { return Ok(()) };
+            let Some(path) = &opts.output else { continue };
             let record = Record::new(watch.environment.clone(), Body::Suite(suite.clone()));
-            let saved = if path.exists() { record.rewrite(path) } else { record.write(path) };
-            Ok(saved?)
-        })?;
+            if path.exists() { record.rewrite(path)? } else { record.write(path)? }
+        }
     }
     watch.end()?;
     finish(global, opts, watch.environment, suite)
@@ -143,10 +126,6 @@ fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) 
     if let Some(path) = &opts.output {
         record.rewrite(path)?;
         eprintln!("saved {}", path.display());
-    }
-    if let Some(path) = &opts.markdown {
-        files::write_new(path, markdown.as_bytes()).map_err(Error::io(path))?;
-        eprintln!("wrote {}", path.display());
     }
     let name = opts.output.as_deref().map_or("suite".into(), |path| {
         path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()

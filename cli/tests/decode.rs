@@ -280,7 +280,7 @@ impl Row<'_> {
         let single = self.graph(caps, &one);
         let mut alone = executor(&single);
         let mut decoder = Decoder::new(&single, &mut *alone);
-        let limit = if self.kv == KvFormat::F32 { 1e-8 } else { 1e-5 };
+        let limit = logits_limit(&single);
         for (i, (prompt, logits)) in prompts.iter().zip(logits.chunks(graph.vocab)).enumerate() {
             // To the position at which all of them end.
             let positions = prompt.len()..longest.len() + STEPS + 1;

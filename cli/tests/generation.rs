@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
 
-use lathe_harness::decode::bench::{Lengths, Trial};
-use lathe_harness::decode::prompts::Source;
+use lathe_harness::decode::bench::{Test, Trial};
+use lathe_harness::decode::prompts::drawn;
 use lathe_harness::decode::{DecodeGraph, DecodeOptions, Decoder, Model, Sampling};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::execute::{Batch, CpuExecutor, Execute, Stream};
@@ -24,8 +24,8 @@ fn graph(model: &Model, context: usize, sampling: Option<Sampling>) -> DecodeGra
     model.graph(None, &options).unwrap()
 }
 
-fn tokens(model: &Model, lengths: Lengths) -> Vec<u32> {
-    Source::Seed(42).tokens(model, lengths.given()).unwrap()
+fn test([depth, prompt, generate]: [usize; 3], sampling: Option<Sampling>) -> Test {
+    Test { depth, prompt, generate, sequences: 1, sampling, spare: 0 }
 }
 
 #[test]
@@ -33,20 +33,20 @@ fn a_trial_verifies_and_repeats_itself() {
     let model = model("llama-tiny-f16");
     let sampled =
         Sampling { temperature: 0.8, top_k: 50, top_p: 0.9, repeat_penalty: 1.1, repeat_last_n: 0 };
-    for (depth, prompt, generate) in [(0, 12, 0), (0, 0, 12), (9, 0, 6), (5, 12, 6), (0, 3, 9)] {
+    for lengths in [[0, 12, 0], [0, 0, 12], [9, 0, 6], [5, 12, 6], [0, 3, 9]] {
         for sampling in [None, Some(sampled)] {
-            let lengths = Lengths { depth, prompt, generate };
-            let (tokens, graph) =
-                (tokens(&model, lengths), graph(&model, lengths.positions(), sampling));
+            let test = test(lengths, sampling);
+            let tokens = drawn(&model, 42, test.given()).unwrap();
+            let graph = graph(&model, test.positions(), sampling);
             let mut device = on_cpu(&graph);
             let decoder = Decoder::new(&graph, &mut device);
-            let mut trial = Trial::new(decoder, &tokens, lengths, 42).unwrap();
-            trial.verify(8).unwrap();
+            let mut trial = Trial::new(decoder, test, &tokens, 42, Some(8)).unwrap();
             let runs = [1, 4, 1].map(|per_submit| trial.run(per_submit).unwrap());
             let verified = trial.verified().unwrap();
             assert_eq!(verified.positions, 8);
             assert!(verified.worst_nmse <= verified.limit);
             for run in &runs {
+                let [depth, prompt, generate] = lengths;
                 assert_eq!(run.steps.len(), generate);
                 assert_eq!(run.prompt.is_zero(), prompt == 0);
                 assert_eq!(run.tokens, runs[0].tokens);
@@ -60,23 +60,21 @@ fn a_trial_verifies_and_repeats_itself() {
 fn a_trial_that_cannot_run_is_refused() {
     let model = model("llama-tiny-f16");
     let graph = graph(&model, 8, None);
-    let good = Lengths { depth: 0, prompt: 4, generate: 4 };
+    let good = [0, 4, 4];
     let mut executor = on_cpu(&graph);
-    for (wrong, tokens, why) in [
-        (good, vec![], "0 tokens for a run that is given 4"),
-        (Lengths { generate: 5, ..good }, vec![1; 4], "9 positions do not fit"),
-        (Lengths { depth: 4, prompt: 0, generate: 0 }, vec![1; 4], "times nothing"),
-        (good, vec![999; 4], "token 999"),
+    for (lengths, tokens, verify, why) in [
+        (good, vec![], None, "0 tokens for a run that is given 4"),
+        ([0, 4, 5], vec![1; 4], None, "9 positions do not fit"),
+        ([4, 0, 0], vec![1; 4], None, "times nothing"),
+        (good, vec![999; 4], None, "token 999"),
+        (good, vec![1; 4], Some(0), "0 positions verify nothing"),
     ] {
-        let decoder = Decoder::new(&graph, &mut executor);
-        let Err(Error::Usage(text)) = Trial::new(decoder, &tokens, wrong, 42).map(|_| ()) else {
-            panic!("accepted: {why}");
-        };
-        assert!(text.contains(why), "{text}");
+        let (decoder, test) = (Decoder::new(&graph, &mut executor), test(lengths, None));
+        match Trial::new(decoder, test, &tokens, 42, verify).map(drop) {
+            Err(Error::Usage(text)) => assert!(text.contains(why), "{text}"),
+            other => panic!("{why}: {other:?}"),
+        }
     }
-    let decoder = Decoder::new(&graph, &mut executor);
-    let mut trial = Trial::new(decoder, &[1; 4], good, 42).unwrap();
-    assert!(matches!(trial.verify(0), Err(Error::Usage(_))), "0 positions were called verified");
 }
 
 /// What an executor does wrong.
@@ -159,8 +157,9 @@ impl Execute for Faulty {
 /// verification on, from its first run, or from its second.
 fn found(fault: Fault, from: usize, prompt: usize) -> String {
     let model = model("llama-tiny-f16");
-    let lengths = Lengths { depth: 0, prompt, generate: 6 };
-    let (tokens, graph) = (tokens(&model, lengths), graph(&model, lengths.positions(), None));
+    let test = test([0, prompt, 6], None);
+    let tokens = drawn(&model, 42, test.given()).unwrap();
+    let graph = graph(&model, test.positions(), None);
     let cell = Rc::new(Cell::new(Fault::Nothing));
     let mut device = Faulty {
         inner: on_cpu(&graph),
@@ -169,20 +168,24 @@ fn found(fault: Fault, from: usize, prompt: usize) -> String {
         state: graph.state,
         given: tokens.len(),
     };
-    let decoder = Decoder::new(&graph, &mut device);
-    let mut trial = Trial::new(decoder, &tokens, lengths, 42).unwrap();
-    for stage in 0..3 {
+    if from == 0 {
+        cell.set(fault);
+    }
+    let fails = |e: Error, stage: usize| match e {
+        Error::CheckFailed(text) if stage == from => text,
+        e => panic!("{fault:?} from {from}: {e} at stage {stage}"),
+    };
+    let mut trial = match Trial::new(Decoder::new(&graph, &mut device), test, &tokens, 42, Some(4))
+    {
+        Ok(trial) => trial,
+        Err(e) => return fails(e, 0),
+    };
+    for stage in 1..3 {
         if stage == from {
             cell.set(fault);
         }
-        let done = match stage {
-            0 => trial.verify(4),
-            _ => trial.run(1).map(|_| ()),
-        };
-        match done {
-            Ok(()) => {}
-            Err(Error::CheckFailed(text)) if stage == from => return text,
-            Err(e) => panic!("{fault:?} from {from}: {e} at stage {stage}"),
+        if let Err(e) = trial.run(1) {
+            return fails(e, stage);
         }
     }
     panic!("{fault:?} from {from} with a prompt of {prompt} was not found");
@@ -205,27 +208,19 @@ fn a_trial_finds_what_is_not_as_it_was_verified() {
 }
 
 #[test]
-fn prompts_are_ordinary_tokens_of_a_seed_or_a_file() {
+fn prompts_are_ordinary_tokens_of_a_seed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.gguf");
     let spec =
         SynthSpec { arch: SynthArch::LlamaMini, quant: Format::Bf16, embed_quant: None, seed: 42 };
     write_synth(&spec, &path, &mut |_, _| {}).unwrap();
     let model = Model::open(&path).unwrap();
-    let long = Source::Seed(42).tokens(&model, 3000).unwrap();
+    let long = drawn(&model, 42, 3000).unwrap();
     // Padding, end, beginning and unknown are the first four.
     assert!(long.iter().all(|t| *t >= 4 && (*t as usize) < model.config.vocab));
     assert!(long.iter().any(|t| *t as usize > model.config.vocab / 2));
-    assert_eq!(Source::Seed(42).tokens(&model, 10).unwrap(), long[..10]);
-    assert_ne!(Source::Seed(43).tokens(&model, 10).unwrap(), long[..10]);
-    let file = folder.path().join("ids.txt");
-    std::fs::write(&file, "5, 6\n7").unwrap();
-    assert_eq!(Source::Ids(&file).tokens(&model, 2).unwrap(), [5, 6]);
-    let error = Source::Ids(&file).tokens(&model, 4).unwrap_err().to_string();
-    assert!(error.contains("ids.txt") && error.contains("3 tokens, 4"), "{error}");
-    std::fs::write(&file, "hello hello").unwrap();
-    let text = Source::Text(&file).tokens(&model, 2).unwrap();
-    assert_eq!(text, model.encode("hello hello").unwrap()[..2]);
+    assert_eq!(drawn(&model, 42, 10).unwrap(), long[..10]);
+    assert_ne!(drawn(&model, 43, 10).unwrap(), long[..10]);
 }
 
 fn good(args: &[&str]) -> String {
@@ -253,10 +248,8 @@ fn what_cannot_be_run_is_refused_at_once() {
         (&["-d", "1-9+0"], "does not get on"),
         (&["-pg", "512"], "512,128"),
         (&["-r", "0"], "from 1 to 1000"),
-        (&["-o", "sql"], "invalid value"),
         (&["--steps-per-submit", "0"], "1 to 4096"),
         (&["-p", "0", "-n", "0"], "leaves no test"),
-        (&["--json", "-o", "csv"], "give one of them"),
         (&["--arch", "gemma3-mini"], "cannot be used with"),
         (&["--no-verify", "--verify-positions", "3"], "cannot be used with"),
         (&["--hint", "nonsense"], "nonsense"),
@@ -268,11 +261,9 @@ fn what_cannot_be_run_is_refused_at_once() {
     refused(&["bench", "decode"], 2, "<MODEL>");
     refused(&["suite"], 2, "<MODEL>");
     refused(&["suite", "--tier", "quick", "--only", "long", "-m", &model], 2, "short, medium");
-    refused(&["suite", "--arch", "gpt-9"], 2, "gpt-9");
     refused(&["suite", "--tier", "all", "-m", &model], 2, "invalid value");
     refused(&["bench", "nonsense"], 2, "no kernel `nonsense`");
     let existing = common::golden("llama-tiny-f16.json").display().to_string();
-    refused(&["suite", "-m", &model, "--markdown", &existing], 2, "not overwritten");
     if common::gpu().is_some_and(|gpu| gpu.adapter.software) {
         refused(&[&decode[..], &["--verify-positions", "0"]].concat(), 2, "--no-verify");
         refused(&[&decode[..], &["--save", "unwritten.json"]].concat(), 3, "--allow-software");
@@ -388,29 +379,11 @@ fn bench_decode_prints_llama_benchs_rows() {
     refused(&[&base[..], &["--sequences", "0"]].concat(), 2, "--sequences 0");
 
     let short = [&base[..], &["-p", "4", "-n", "3", "--no-verify"]].concat();
-    let md = good(&[&short[..], &["-o", "md"]].concat());
+    let md = good(&short);
     assert!(md.starts_with("| model"), "{md}");
     let rows: Vec<&str> = md.lines().filter(|line| line.starts_with("| llama")).collect();
     assert_eq!(rows.len(), 3, "{md}");
     assert!(rows.iter().all(|row| row.contains("(not verified)")), "{md}");
-    let csv = good(&[&short[..], &["-o", "csv"]].concat());
-    let mut lines = csv.lines();
-    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let key = |name: &str| names.iter().position(|n| *n == name).unwrap();
-    for name in ["build_commit", "gpu_info", "model_type", "test_time", "avg_ns", "stddev_ts"] {
-        key(name);
-    }
-    let cells: Vec<&str> = lines.next().unwrap().split("\",\"").collect();
-    assert_eq!(cells.len(), names.len());
-    assert_eq!(cells[key("n_prompt")], "4");
-    assert_eq!(cells[key("verified")], "not verified");
-    let json: Value = serde_json::from_str(&good(&[&short[..], &["-o", "json"]].concat())).unwrap();
-    let row = &json.as_array().unwrap()[1];
-    assert!(row["verified"].is_null() && row["samples_ns"].as_array().unwrap().len() == 3);
-    assert_eq!((row["n_gen"].as_u64(), row["test"].as_str()), (Some(3), Some("tg3")));
-    let lines = good(&[&short[..], &["-o", "jsonl"]].concat());
-    let line: Value = serde_json::from_str(lines.lines().nth(2).unwrap()).unwrap();
-    assert_eq!(line["steps_per_submit"], 8);
 }
 
 #[test]
@@ -422,10 +395,10 @@ fn the_suite_puts_models_side_by_side() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let models = ["llama-tiny-f16.gguf", "qwen3-tiny-q80.gguf"]
         .map(|name| common::golden(name).display().to_string());
-    let (record, page, markdown) = (path("suite.json"), path("suite.html"), path("suite.md"));
+    let (record, page) = (path("suite.json"), path("suite.html"));
     let few = ["--only", "short", "--warm-ups", "1", "--repetitions", "2", "--untuned"];
     let base = [&["suite", "-m", &models[0], &models[1]][..], &few].concat();
-    let files = ["-o", &record, "--html", &page, "--markdown", &markdown, "--allow-software"];
+    let files = ["-o", &record, "--html", &page, "--allow-software"];
     let suite = document(&lathe(&[&base[..], &files, &["--json"]].concat()));
     assert_eq!(suite["kind"], "suite");
     for model in suite["models"].as_array().unwrap() {
@@ -457,14 +430,13 @@ fn the_suite_puts_models_side_by_side() {
     let cache = &suite["models"][0]["configs"]["short"]["kv_cache_bytes"];
     assert_eq!(cache.as_u64(), Some(128 * 3 * 2 * 2 * 32 * 2));
 
-    let tables = std::fs::read_to_string(&markdown).unwrap();
+    let tables = good(&base);
     let html = std::fs::read_to_string(&page).unwrap();
     for word in ["llama-tiny-f16 P50", "qwen3-tiny-q80 P95", "short 64/64", "one step a submission"]
     {
         assert!(tables.contains(word), "{word} in {tables}");
         assert!(html.contains(word), "{word}");
     }
-    refused(&[&base[..], &["--markdown", &markdown]].concat(), 2, "not overwritten");
     let compared = json(&lathe(&["compare", &record, &record, "--force", "--json"]));
     assert_eq!(compared["cases"].as_array().unwrap().len(), 2 * 3, "{compared}");
     // A suite and a run of tests have nothing in common.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use lathe_harness::decode::load::LayerWeights;
 use lathe_harness::decode::{
-    Chunks, DecodeGraph, DecodeOptions, Decoder, Looks, Model, Observer, Prefix, Script, Session,
+    Checked, Chunks, DecodeGraph, DecodeOptions, Decoder, Looks, Model, Observer, Script, Session,
     Weights, logits_limit,
 };
 use lathe_harness::error::{Error, Result};
@@ -448,7 +448,8 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
     assert_eq!(run.generated[3], choices[3], "the choice behind what was fed");
     // The first positions are verified of a prompt that is longer than they are: tokens that were
     // handed out come behind all of it.
-    Prefix::verify(&mut Decoder::new(&graph, &mut executor), &script.behind(&other), 3).unwrap();
+    let mut decoder = Decoder::new(&graph, &mut executor);
+    Checked::begin(&mut decoder, script.behind(&other), Some(3)).unwrap();
     // A text that had ended stays ended.
     let ended = Script { stop_at: vec![other[2]], ..script };
     let (_, run) = decode(&mut executor, false, &ended.behind(&other));

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use lathe_harness::data::record::{Body, GenerationTest, GenerationTests, Record};
 use lathe_harness::decode::Model;
-use lathe_harness::decode::bench::{Bench, Lengths, Test};
+use lathe_harness::decode::bench::{Bench, Settings, Test};
+use lathe_harness::decode::prompts::drawn;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::measure::RunWatch;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, weight_type};
-use lathe_harness::report::{generation, llama_bench};
+use lathe_harness::report::generation;
 use lathe_kernels::Format as WeightFormat;
 
 use super::axes::{self, Counts};
@@ -18,19 +19,6 @@ use crate::decode::{ModelPaths, Shown, bench_arch};
 use crate::generation::{RunOpts, told_apart};
 use crate::sampling::SamplingOpts;
 use crate::{Global, out, within};
-
-/// How results are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// llama-bench's table.
-    Md,
-    /// Comma-separated values with llama-bench's names.
-    Csv,
-    /// One array with llama-bench's names.
-    Json,
-    /// One line a test.
-    Jsonl,
-}
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -60,9 +48,6 @@ pub(super) struct Opts {
     /// Decode steps in a submission: 1 stands beside llama-bench, more are faster
     #[arg(long, value_name = "N", default_value = "1,8", value_parser = axes::batches)]
     steps_per_submit: Vec<Counts>,
-    /// How results are printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
-    output: Format,
     /// Save the run as a record; an existing file is not overwritten
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -80,7 +65,7 @@ pub(super) struct Opts {
 }
 
 /// What says nothing to a step by operation.
-const TESTS: [&str; 22] = [
+const TESTS: [&str; 19] = [
     "files",
     "model",
     "n_prompt",
@@ -90,14 +75,11 @@ const TESTS: [&str; 22] = [
     "repetitions",
     "sequences",
     "steps_per_submit",
-    "output",
     "kv",
     "activations",
     "hint",
     "untuned",
     "seed",
-    "prompt_file",
-    "prompt_ids",
     "temperature",
     "top_k",
     "top_p",
@@ -110,7 +92,7 @@ const EXAMPLES: &str = "Examples:
   lathe bench decode -m model.gguf -p 0 -n 128 -d 0,4096   generation at two depths
   lathe bench decode -m model.gguf -p 0 --sequences 1,8    one sequence, and eight together
   lathe bench decode -m model.gguf -p 0 --temperature 0.8 --top-p 0.95   tokens that are drawn
-  lathe bench decode -m model.gguf -p 128-2048*2 -n 0 -pg 512,128 -o csv
+  lathe bench decode -m model.gguf -p 128-2048*2 -n 0 -pg 512,128
   lathe bench decode --arch gemma3-1b                      a step by operation, no checkpoint";
 
 impl Opts {
@@ -136,8 +118,7 @@ impl Opts {
                 .flat_map(|&generate| sequences.iter().map(move |&n| (0, generate, n)));
             let pg = self.pg.iter().map(|&(prompt, generate)| (prompt, generate, 1));
             for (prompt, generate, sequences) in pp.chain(tg).chain(pg) {
-                let lengths = Lengths { depth, prompt, generate };
-                let test = Test { lengths, sequences, sampling };
+                let test = Test { depth, prompt, generate, sequences, sampling, spare: 0 };
                 if prompt + generate > 0 && !tests.contains(&test) {
                     tests.push(test);
                 }
@@ -158,9 +139,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let (verify, save) = (opts.run.verified(), opts.save.as_deref());
         return bench_arch(global, &spec, verify, save);
     }
-    if global.json && opts.output != Format::Md {
-        return Err(Error::Usage("--json prints the record, -o rows; give one of them".into()));
-    }
     let tests = opts.tests()?;
     let gpu = Arc::new(global.open()?);
     opts.run.refuse(&gpu, opts.save.as_ref())?;
@@ -168,28 +146,40 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let models = opts.models.get().map(Model::open).collect::<Result<Vec<_>>>()?;
     told_apart(models.iter().map(|m| m.file.path.as_path()))?;
     let watch = RunWatch::begin(&gpu)?;
-    let body = GenerationTests { prompts: opts.run.source().name(), tests: Vec::new() };
+    let body = GenerationTests { prompts: opts.run.prompts(), tests: Vec::new() };
     let mut results = Results { watch, body, save: opts.save.as_ref() };
-    let (options, verify) = (opts.run.options()?, opts.run.verified());
-    let (settings, mut shown) = (axes::all(&opts.steps_per_submit), Shown::new(global));
+    let settings = Settings {
+        steps_per_submit: axes::all(&opts.steps_per_submit),
+        warm_ups: 1,
+        repetitions: opts.repetitions,
+        verify: opts.run.verified(),
+    };
+    let most = tests.iter().map(Test::given).max().unwrap_or(0);
+    let (options, mut shown) = (opts.run.options()?, Shown::new(global));
     for model in &models {
-        let most = tests.iter().map(Test::given).max().unwrap_or(0);
-        let tokens = opts.run.source().tokens(model, most)?;
-        let contexts = tests.iter().map(|test| (test.lengths.positions(), test.sampling));
-        let mut bench = Bench::new(&gpu, model, options.clone(), verify, contexts)?;
+        let tokens = drawn(model, opts.run.seed, most)?;
+        let mut bench = Bench::new(&gpu, model, &options, &settings, &tests)?;
         for test in &tests {
-            let (n, each) = (test.sequences as f64, test.sequences > 1);
-            let on_result = &mut |name: &str, result: GenerationTest| {
-                let (name, rate) = (out::escaped(name), result.avg_ts);
-                let each = if each { format!(", {:.1} each", rate / n) } else { String::new() };
-                eprintln!("{rate:>9.1} ± {:.1} tok/s{each}  {name}", result.stddev_ts);
-                results.push(result)
-            };
-            bench.test(*test, &tokens, &settings, opts.repetitions, &mut shown, on_result)?;
+            let measured = bench.measure(*test, &tokens, &mut shown)?;
+            for figures in bench.figures(&measured) {
+                let (rate, sd) = (figures.avg_ts, figures.stddev_ts);
+                let each = match test.sequences {
+                    1 => String::new(),
+                    n => format!(", {:.1} each", rate / n as f64),
+                };
+                let steps = match figures.steps_per_submit {
+                    None => String::new(),
+                    Some(1) => ", 1 step a submission".into(),
+                    Some(n) => format!(", {n} steps a submission"),
+                };
+                let (file, name) = (out::escaped(bench.facts.file()), test.name());
+                eprintln!("{rate:>9.1} ± {sd:.1} tok/s{each}  {file} {name}{steps}");
+                results.push(figures)?;
+            }
         }
     }
     results.end()?;
-    results.print(global, opts.output);
+    results.print(global);
     Ok(())
 }
 
@@ -220,7 +210,7 @@ impl Results<'_> {
         self.save.map_or(Ok(()), |path| Ok(self.record().rewrite(path)?))
     }
 
-    fn print(&self, global: &Global, format: Format) {
+    fn print(&self, global: &Global) {
         if let Some(path) = self.save {
             eprintln!("saved {}", path.display());
         }
@@ -229,14 +219,7 @@ impl Results<'_> {
             return;
         }
         let (run, env) = (&self.body, &self.watch.environment);
-        match format {
-            Format::Csv => out::text(&llama_bench::csv(run, env)),
-            Format::Json => out::text(&out::tamed(llama_bench::json(run, env))),
-            Format::Jsonl => out::text(&out::tamed(llama_bench::jsonl(run, env))),
-            Format::Md => {
-                let grid = generation::tests(run, env);
-                outln!("{}\n{}\n{}", grid.table(), grid.note, generation::machine(env));
-            }
-        }
+        let grid = generation::tests(run, env);
+        outln!("{}\n{}\n{}", grid.table(), grid.note, generation::machine(env));
     }
 }

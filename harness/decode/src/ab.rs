@@ -7,7 +7,7 @@ use super::decoder::Decoder;
 use super::graph::DecodeGraph;
 use super::model::Model;
 use super::options::{DecodeOptions, Script};
-use super::verify::{Prefix, VERIFIED};
+use super::verify::{Checked, VERIFIED};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::GpuExecutor;
 use lathe_device::gpu::{Gpu, Pipelines, Policy};
@@ -27,14 +27,13 @@ const STEPS: usize = 32;
 struct Side {
     graph: DecodeGraph,
     executor: GpuExecutor,
-    prefix: Option<Prefix>,
+    checked: Checked,
 }
 
 impl Side {
-    /// Microseconds per step of a run, which must choose the tokens that were verified.
-    fn time(&mut self, script: &Script) -> Result<f64> {
-        let run = Decoder::new(&self.graph, &mut self.executor).run(script, &mut |_| {})?;
-        self.prefix.iter().try_for_each(|prefix| prefix.check(&run.generated))?;
+    /// Microseconds per step of a run.
+    fn time(&mut self) -> Result<f64> {
+        let run = self.checked.run(&mut Decoder::new(&self.graph, &mut self.executor))?;
         Ok(run.step_seconds() * 1e6)
     }
 }
@@ -93,27 +92,24 @@ pub fn decode(
     let executor = GpuExecutor::new(Arc::clone(gpu), &own, recording, policy, &mut |_, _| {})?;
     let beside = executor.sharing(&Pipelines::default(), other, policy)?;
     // Checked before it is timed, and every timed run against what was checked.
-    let verified = |graph: DecodeGraph, mut executor: GpuExecutor| -> Result<Side> {
+    let checked = |graph: DecodeGraph, mut executor: GpuExecutor| -> Result<Side> {
         let mut decoder = Decoder::new(&graph, &mut executor);
-        let prefix = verify.then(|| Prefix::verify(&mut decoder, &script, VERIFIED)).transpose()?;
-        Ok(Side { graph, executor, prefix })
+        let verify = verify.then_some(VERIFIED);
+        let checked = Checked::begin(&mut decoder, script.clone(), verify)?;
+        Ok(Side { graph, executor, checked })
     };
-    let (first, second) = (verified(first, executor)?, verified(second, beside)?);
+    let (first, second) = (checked(first, executor)?, checked(second, beside)?);
     let (mut a, mut b) = if b_first { (second, first) } else { (first, second) };
-    steady::<Error>(&gpu.adapter, &mut || Ok(a.time(&script)? + b.time(&script)?))?;
+    steady::<Error>(&gpu.adapter, &mut || Ok(a.time()? + b.time()?))?;
     let mut watch = GpuWatch::new(gpu)?;
-    let mut time = |is_a, _| if is_a { a.time(&script) } else { b.time(&script) };
-    let outcome = ab::run(options, &mut watch, &mut time)?;
+    let outcome =
+        ab::run(options, &mut watch, &mut |is_a, _| if is_a { a.time() } else { b.time() })?;
     // Both sides share the caches: one more run of each, and its end.
-    for side in [&mut a, &mut b] {
-        if side.prefix.is_some() {
-            side.time(&script)?;
-        }
+    for side in [&mut a, &mut b].into_iter().filter(|_| verify) {
+        side.time()?;
         let mut decoder = Decoder::new(&side.graph, &mut side.executor);
-        if let Some(prefix) = &mut side.prefix {
-            prefix.check_end(&mut decoder, script.prompt.len())?;
-        }
+        side.checked.check_end(&mut decoder, script.prompt.len())?;
     }
-    let verified = [a, b].into_iter().filter_map(|side| Some(side.prefix?.verified));
+    let verified = [a, b].into_iter().filter_map(|side| side.checked.verified());
     Ok((outcome, verified.reduce(Verified::worse)))
 }

@@ -9,7 +9,14 @@ mod suite;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use lathe_device::error::{Error, Result};
+use lathe_device::execute::GpuExecutor;
+use lathe_device::gpu::{Gpu, Pipelines, Policy};
+use lathe_device::measure::Repetitions;
 use lathe_kernels::StateWord;
+use lathe_record::AdapterSummary;
+use lathe_record::record::{GenerationTest, MeasuredModel, Selected, Verified, Watched};
+use lathe_record::steady::steady;
 
 use super::Observer;
 use super::decoder::Decoder;
@@ -18,20 +25,13 @@ use super::memory::{self, Predicted};
 use super::model::Model;
 use super::options::{DecodeOptions, Prompts, Script};
 use super::sampling::Sampling;
-use super::verify::Prefix;
-use lathe_device::error::{Error, Result};
-use lathe_device::execute::GpuExecutor;
-use lathe_device::gpu::{Gpu, Pipelines, Policy};
-use lathe_device::measure::Repetitions;
-use lathe_record::AdapterSummary;
-use lathe_record::record::{GenerationTest, MeasuredModel, Verified};
-use lathe_record::steady::steady;
+use super::verify::Checked;
 
-pub use suite::{Config, Settings, Tier, model as suite};
+pub use suite::{Config, Tier};
 
-/// Tokens of a timed run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lengths {
+/// One test: tokens of a timed run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Test {
     /// Tokens in the cache before anything is timed.
     pub depth: usize,
     /// Prompt tokens, timed.
@@ -39,33 +39,66 @@ pub struct Lengths {
     /// Decode steps, timed. The prompt's last step chooses a token too: `generate` steps after a
     /// prompt make one token more.
     pub generate: usize,
+    /// Sequences decoded together, each with its own prompt; figures are of all together.
+    pub sequences: usize,
+    /// How tokens are drawn; none for the greedy choice.
+    pub sampling: Option<Sampling>,
+    /// Positions of the context behind those that a run processes.
+    pub spare: usize,
 }
 
-impl Lengths {
-    /// Tokens that a run is given: with neither depth nor prompt the one that generation starts
-    /// from.
-    pub fn given(self) -> usize {
+impl Test {
+    /// llama-bench's name of it.
+    pub fn name(&self) -> String {
+        let lengths = (self.prompt, self.generate, self.depth);
+        GenerationTest::name(lengths, self.sequences, self.sampling.as_ref())
+    }
+
+    /// Tokens that each sequence is given: with neither depth nor prompt the one that generation
+    /// starts from.
+    fn each(&self) -> usize {
         (self.depth + self.prompt).max(1)
     }
 
-    /// Positions that a run processes, which is the context it needs.
-    pub fn positions(self) -> usize {
-        self.depth + self.prompt + self.generate
+    /// Tokens that all sequences are given.
+    pub fn given(&self) -> usize {
+        self.sequences * self.each()
     }
 
-    fn fed(self) -> bool {
+    /// Positions of the context: those that a sequence processes, and spare ones.
+    pub fn positions(&self) -> usize {
+        let first = usize::from(self.sequences > 1 && !self.is_fed());
+        self.depth + self.prompt + self.generate + first + self.spare
+    }
+
+    fn is_fed(&self) -> bool {
         self.depth + self.prompt > 0
     }
+}
+
+/// How tests are timed.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Numbers of decode steps per submission, in turns, so that what drifts drifts for all.
+    pub steps_per_submit: Vec<usize>,
+    /// Untimed runs before those that count; at least one.
+    pub warm_ups: usize,
+    /// Timed runs at each number of steps per submission.
+    pub repetitions: usize,
+    /// First positions that are verified; none to leave that out.
+    pub verify: Option<usize>,
 }
 
 /// One timed run.
 #[derive(Clone, Debug, Default)]
 pub struct Timed {
+    /// Decode steps per submission.
+    pub steps_per_submit: usize,
     /// Until the token after the prompt was chosen and read back.
     pub prompt: Duration,
     /// Of each decode step; steps of one submission share its time.
     pub steps: Vec<Duration>,
-    /// All chosen tokens.
+    /// All chosen tokens, of several sequences one after the other.
     pub tokens: Vec<u32>,
 }
 
@@ -79,10 +112,11 @@ impl Timed {
 /// Runs of the same tokens on one executor.
 pub struct Trial<'a> {
     decoder: Decoder<'a>,
-    script: Script,
-    lengths: Lengths,
-    /// The verified beginning, with the end of the first run.
-    prefix: Option<Prefix>,
+    test: Test,
+    /// Of each sequence.
+    prompts: Vec<Vec<u32>>,
+    /// The first sequence, with what was verified of it.
+    checked: Checked,
     first: Option<Seen>,
 }
 
@@ -93,52 +127,52 @@ struct Seen {
 }
 
 impl<'a> Trial<'a> {
-    /// Checks that the tokens and lengths fit the decoder's graph.
+    /// Checks that the tokens fit the test and the decoder's graph, and verifies the first
+    /// positions of a single sequence, if told so.
     ///
     /// # Errors
-    /// More or fewer tokens than the lengths say, one that the model lacks, nothing to time, or
-    /// more positions than the context.
-    pub fn new(decoder: Decoder<'a>, tokens: &[u32], lengths: Lengths, seed: u32) -> Result<Self> {
-        if decoder.graph.sequences != 1 {
-            let n = decoder.graph.sequences;
-            return Err(Error::Usage(format!("a trial has one sequence, the graph has {n}")));
+    /// More or fewer tokens than the test needs, one that the model lacks, nothing to time, or more
+    /// positions than the context; and those of [`Checked::begin`].
+    pub fn new(
+        mut decoder: Decoder<'a>,
+        test: Test,
+        tokens: &[u32],
+        seed: u32,
+        verify: Option<usize>,
+    ) -> Result<Self> {
+        let usage = |what: String| Err(Error::Usage(what));
+        if decoder.graph.sequences != test.sequences {
+            let (n, of) = (test.sequences, decoder.graph.sequences);
+            return usage(format!("a test of {n} sequences on a graph of {of}"));
         }
-        if tokens.len() != lengths.given() {
-            let (tokens, given) = (tokens.len(), lengths.given());
-            return Err(Error::Usage(format!("{tokens} tokens for a run that is given {given}")));
+        if tokens.len() != test.given() {
+            let (tokens, given) = (tokens.len(), test.given());
+            return usage(format!("{tokens} tokens for a run that is given {given}"));
         }
-        if lengths.prompt + lengths.generate == 0 {
-            return Err(Error::Usage("a run without prompt and generation times nothing".into()));
+        if test.prompt + test.generate == 0 {
+            return usage("a run without prompt and generation times nothing".into());
         }
         decoder.graph.knows(tokens, "")?;
-        decoder.graph.fits(lengths.positions())?;
+        decoder.graph.fits(test.positions())?;
+        let prompts: Vec<Vec<u32>> = tokens.chunks(test.each()).map(<[u32]>::to_vec).collect();
         let script = Script {
-            prompt: tokens.to_vec(),
-            generate: lengths.generate + usize::from(lengths.fed()),
+            prompt: prompts[0].clone(),
+            generate: test.generate + usize::from(test.is_fed()),
             seed,
             ..Script::default()
         };
-        Ok(Self { decoder, script, lengths, prefix: None, first: None })
-    }
-
-    /// Compares the first `positions` of the run with the CPU reference, and the prompt in chunks
-    /// with decode steps. The runs that follow must choose the tokens that were verified, and the
-    /// end of the first is compared with another way there.
-    ///
-    /// # Errors
-    /// Those of [`Prefix::verify`].
-    pub fn verify(&mut self, positions: usize) -> Result<()> {
-        self.prefix = Some(Prefix::verify(&mut self.decoder, &self.script, positions)?);
-        Ok(())
+        let verify = verify.filter(|_| test.sequences == 1);
+        let checked = Checked::begin(&mut decoder, script, verify)?;
+        Ok(Self { decoder, test, prompts, checked, first: None })
     }
 
     /// The comparisons so far, where any was asked for.
     pub fn verified(&self) -> Option<Verified> {
-        self.prefix.as_ref().map(|prefix| prefix.verified)
+        self.checked.verified()
     }
 
-    /// Runs until times no longer move, generating, or the prompt where nothing is generated: a GPU
-    /// that has idled while weights were read or a graph was built runs at a fraction of its
+    /// Runs until times no longer move, generating, or the whole test where nothing is generated:
+    /// a GPU that has idled while weights were read or a graph was built runs at a fraction of its
     /// clocks. Returns whether they settled.
     ///
     /// # Errors
@@ -147,14 +181,13 @@ impl<'a> Trial<'a> {
         if adapter.software {
             return Ok(true);
         }
-        let first = self.script.prompt[..1].to_vec();
         let n = self.decoder.graph.context.min(32);
         let settled = steady::<Error>(adapter, &mut || {
-            if self.lengths.generate == 0 {
-                return Ok(self.run(1)?.total().as_secs_f64());
+            if self.test.generate == 0 || self.test.sequences > 1 {
+                return Ok(self.run(8)?.total().as_secs_f64());
             }
-            self.decoder.reset(self.script.seed)?;
-            self.decoder.give(0, &first)?;
+            self.decoder.reset(self.checked.script.seed)?;
+            self.decoder.give(0, &self.prompts[0][..1])?;
             let steps = self.decoder.generate(n, 8, &mut |_| {})?;
             Ok(steps.iter().sum::<Duration>().as_secs_f64())
         })?;
@@ -164,14 +197,21 @@ impl<'a> Trial<'a> {
         Ok(settled)
     }
 
-    /// Resets the sequence and runs it, timed.
+    /// Resets the sequences and runs them, timed.
     ///
     /// # Errors
     /// It is not the run it was the first time: a cache that remembers, or an operation that does
     /// not always give the same. The end of a verified trial's first run is wrong.
     pub fn run(&mut self, steps_per_submit: usize) -> Result<Timed> {
-        let (decoder, lengths) = (&mut self.decoder, self.lengths);
-        decoder.reset(self.script.seed)?;
+        let (decoder, test) = (&mut self.decoder, self.test);
+        let mut run = Timed { steps_per_submit, ..Timed::default() };
+        if test.sequences > 1 {
+            let together = decoder.run_together(&self.prompts, test.generate, steps_per_submit)?;
+            (run.steps, run.tokens) = (together.steps, together.generated.concat());
+            self.repeats(&run, Vec::new(), 0)?;
+            return Ok(run);
+        }
+        decoder.reset(self.checked.script.seed)?;
         let state = decoder.executor.read_words(decoder.graph.state)?;
         for word in [StateWord::Position, StateWord::PromptLen, StateWord::Choice] {
             let left = state[word as usize];
@@ -180,10 +220,9 @@ impl<'a> Trial<'a> {
                 return Err(Error::CheckFailed(fault));
             }
         }
-        let mut run = Timed::default();
-        let (filling, prompt) = self.script.prompt.split_at(lengths.depth);
+        let (filling, prompt) = self.prompts[0].split_at(test.depth);
         let mut logits = Vec::new();
-        if lengths.fed() {
+        if test.is_fed() {
             if !filling.is_empty() {
                 decoder.feed(filling, Prompts::Chunks)?;
             }
@@ -195,15 +234,23 @@ impl<'a> Trial<'a> {
         } else {
             decoder.give(0, prompt)?;
         }
-        if lengths.generate > 0 {
+        if test.generate > 0 {
             let tokens = &mut run.tokens;
             let on_token = &mut |token| tokens.push(token);
-            run.steps = decoder.generate(lengths.generate, steps_per_submit, on_token)?;
+            run.steps = decoder.generate(test.generate, steps_per_submit, on_token)?;
         }
+        // The tokens as the device holds them, as they were read while it ran, and as they were
+        // verified.
+        let held = self.decoder.executor.read_words(self.decoder.graph.tokens)?;
+        let given = self.prompts[0].len();
+        same("was given", &self.prompts[0], "held", &held[..given], 0)?;
+        let held = &held[given..given + run.tokens.len()];
+        same("read while it ran", &run.tokens, "held at its end", held, given)?;
+        self.checked.check(&run.tokens)?;
         let is_first = self.first.is_none();
-        self.check(&run, logits)?;
-        if let Some(prefix) = self.prefix.as_mut().filter(|_| is_first && lengths.generate > 0) {
-            let end = prefix.check_end(&mut self.decoder, lengths.depth + lengths.prompt);
+        self.repeats(&run, logits, given)?;
+        if is_first && test.generate > 0 {
+            let end = self.checked.check_end(&mut self.decoder, test.depth + test.prompt);
             if end.is_err() {
                 self.first = None;
             }
@@ -212,15 +259,8 @@ impl<'a> Trial<'a> {
         Ok(run)
     }
 
-    /// Compares the tokens of a run as the device holds them, as they were read while it ran, as
-    /// they were verified, and as they were the first time.
-    fn check(&mut self, run: &Timed, logits: Vec<f32>) -> Result<()> {
-        let held = self.decoder.executor.read_words(self.decoder.graph.tokens)?;
-        let given = self.script.prompt.len();
-        same("was given", &self.script.prompt, "held", &held[..given], 0)?;
-        let held = &held[given..given + run.tokens.len()];
-        same("read while it ran", &run.tokens, "held at its end", held, given)?;
-        self.prefix.iter().try_for_each(|prefix| prefix.check(&run.tokens))?;
+    /// Compares a run with the first one.
+    fn repeats(&mut self, run: &Timed, logits: Vec<f32>, given: usize) -> Result<()> {
         let Some(first) = &self.first else {
             self.first = Some(Seen { tokens: run.tokens.clone(), logits });
             return Ok(());
@@ -247,28 +287,26 @@ fn same(what: &str, a: &[u32], other: &str, b: &[u32], from: usize) -> Result<()
     Err(Error::CheckFailed(fault))
 }
 
-/// One test of `lathe bench decode`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Test {
-    /// Tokens of a sequence.
-    pub lengths: Lengths,
-    /// Sequences decoded together.
-    pub sequences: usize,
-    /// How tokens are drawn; none for the greedy choice.
-    pub sampling: Option<Sampling>,
-}
-
-impl Test {
-    /// llama-bench's name of it.
-    pub fn name(&self) -> String {
-        let Lengths { depth, prompt, generate } = self.lengths;
-        GenerationTest::name((prompt, generate, depth), self.sequences, self.sampling.as_ref())
-    }
-
-    /// Tokens that all of its sequences are given.
-    pub fn given(&self) -> usize {
-        self.sequences * self.lengths.given()
-    }
+/// Runs of a test that count, and all that is known of them.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The test.
+    pub test: Test,
+    /// In the order in which they ran.
+    pub runs: Vec<Timed>,
+    /// Throttling, and whether times had settled.
+    pub watched: Watched,
+    /// The comparisons with the reference.
+    pub verified: Option<Verified>,
+    /// Bytes of device memory at their peak, and as predicted.
+    pub memory: [u64; 2],
+    /// Bytes of all KV caches.
+    pub kv_bytes: u64,
+    /// The variant of each operation, and why it was selected.
+    pub selected: Vec<Selected>,
+    /// Grid of layers that are one dispatch.
+    pub run_grid: Option<String>,
+    began: SystemTime,
 }
 
 /// A model whose graphs come one after another to one device: the weights are uploaded once.
@@ -276,8 +314,7 @@ pub struct Bench<'a> {
     model: &'a Model,
     gpu: Arc<Gpu>,
     options: DecodeOptions,
-    /// Positions of each run that are compared with the reference before it is timed.
-    verify: Option<usize>,
+    settings: Settings,
     /// The model in llama-bench's names.
     pub facts: MeasuredModel,
     pipelines: Pipelines,
@@ -285,191 +322,134 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// A bench for graphs of these contexts.
+    /// A bench for these tests.
     ///
     /// # Errors
     /// The longest does not fit the device: nothing is loaded.
     pub fn new(
         gpu: &Arc<Gpu>,
         model: &'a Model,
-        options: DecodeOptions,
-        verify: Option<usize>,
-        contexts: impl Iterator<Item = (usize, Option<Sampling>)>,
+        options: &DecodeOptions,
+        settings: &Settings,
+        tests: &[Test],
     ) -> Result<Self> {
-        if let Some((context, sampling)) = contexts.max_by_key(|(context, _)| *context) {
+        if let Some(longest) = tests.iter().max_by_key(|test| test.positions()) {
+            let (context, sampling) = (longest.positions(), longest.sampling);
             let longest = DecodeOptions { context, sampling, ..options.clone() };
             Predicted::of(gpu, &model.graph(Some(gpu), &longest)?).1?;
         }
-        let (gpu, pipelines, facts) = (Arc::clone(gpu), Pipelines::default(), model.measured());
-        Ok(Self { model, gpu, options, verify, facts, pipelines, executor: None })
+        Ok(Self {
+            model,
+            gpu: Arc::clone(gpu),
+            options: options.clone(),
+            settings: settings.clone(),
+            facts: model.measured(),
+            pipelines: Pipelines::default(),
+            executor: None,
+        })
     }
 
     /// The step for exactly this context, and an executor that holds it.
-    fn graph(
-        &mut self,
-        context: usize,
-        sequences: usize,
-        sampling: Option<Sampling>,
-        on: &mut dyn Observer,
-    ) -> Result<(DecodeGraph, &mut GpuExecutor)> {
+    fn graph(&mut self, test: &Test, on: &mut dyn Observer) -> Result<DecodeGraph> {
+        let (context, sequences, sampling) = (test.positions(), test.sequences, test.sampling);
         let options = DecodeOptions { context, sequences, sampling, ..self.options.clone() };
         let graph = self.model.graph(Some(&self.gpu), &options)?;
         let recording = Arc::clone(&graph.recording);
         // One whose tensors lie otherwise is gone before their memory is taken again.
         let before = self.executor.take().filter(|before| before.lays_out(&recording));
-        let executor = match &before {
+        self.executor = Some(match &before {
             Some(before) => before.sharing(&self.pipelines, recording, Policy::Plain)?,
             None => memory::load(&self.gpu, &self.pipelines, &graph, on)?,
-        };
-        let shares = before.is_some();
-        let executor = self.executor.insert(executor);
-        if shares {
+        });
+        if before.is_some() {
+            drop(before);
             // The tensors of the graph before are gone, and belong to its peak.
             self.gpu.forget_peak();
         }
-        Ok((graph, executor))
+        Ok(graph)
     }
 
-    /// Times a test at each of these numbers of steps per submission; `on_result` hears of each
-    /// figure with its name.
+    /// Times a test. No figure is returned before outputs are known to be right.
     ///
     /// # Errors
     /// Outputs are wrong or not repeated, or the device is lost.
-    pub fn test(
+    pub fn measure(
         &mut self,
         test: Test,
         tokens: &[u32],
-        settings: &[usize],
-        repetitions: usize,
         on: &mut dyn Observer,
-        on_result: &mut dyn FnMut(&str, GenerationTest) -> Result<()>,
-    ) -> Result<()> {
-        if test.sequences > 1 {
-            let measured = self.together(test, tokens, settings, repetitions, on)?;
-            return measured.into_iter().try_for_each(|(named, test)| on_result(&named, test));
-        }
-        let (gpu, facts) = (Arc::clone(&self.gpu), self.facts.clone());
-        let (verify, options) = (self.verify, self.options.clone());
-        let (graph, executor) = self.graph(test.lengths.positions(), 1, test.sampling, on)?;
+    ) -> Result<Measured> {
+        let (began, tokens) = (SystemTime::now(), &tokens[..test.given()]);
+        let graph = self.graph(&test, on)?;
+        let Some(executor) = &mut self.executor else { unreachable!("made with the graph") };
         let held = executor.device_bytes();
-        let tokens = &tokens[..test.given()];
-        let decoder = Decoder::new(&graph, executor);
-        let mut trial = Trial::new(decoder, tokens, test.lengths, options.seed)?;
-        verify.map_or(Ok(()), |positions| trial.verify(positions))?;
+        let Settings { steps_per_submit, warm_ups, repetitions, verify } = &self.settings;
         // A prompt has no decode steps whose submission could matter.
-        let settings: Vec<Option<usize>> = match test.lengths.generate {
-            0 => vec![None],
-            _ => settings.iter().copied().map(Some).collect(),
+        let settings = if test.generate == 0 { &[1][..] } else { steps_per_submit };
+        let decoder = Decoder::new(&graph, executor);
+        let mut trial = Trial::new(decoder, test, tokens, self.options.seed, *verify)?;
+        let warm_ups = (*warm_ups).max(1);
+        let named = format!("{} {}", self.facts.file(), test.name());
+        on.begins(&named, warm_ups + repetitions * settings.len());
+        // All others must choose what the first chose. Its end is compared with a prompt, whose
+        // pipelines the driver makes then, while the device idles.
+        for _ in 0..warm_ups {
+            trial.run(settings[0])?;
+            on.ran();
+        }
+        let settled = trial.settle(&self.gpu.adapter)?;
+        let mut repetitions = Repetitions::new(*repetitions);
+        while repetitions.wanted().is_some() {
+            let (mut runs, mut held_down) = (Vec::new(), false);
+            for steps in settings {
+                runs.push(trial.run(*steps)?);
+                held_down |= self.gpu.is_throttled();
+                on.ran();
+            }
+            repetitions.push(runs, held_down);
+        }
+        on.ended();
+        let (runs, watched) = repetitions.end(settled);
+        let runs: Vec<Timed> = runs.into_iter().flatten().collect();
+        let (predicted, _) = Predicted::of(&self.gpu, &graph);
+        let memory = [predicted.measured(&self.gpu, held).bytes(), predicted.predicted_bytes];
+        let prompts = std::mem::take(&mut trial.prompts);
+        let verified = match (test.sequences, trial.verified()) {
+            (1, verified) => verified,
+            _ => self.alone(test, &prompts, &runs[0].tokens, on)?,
         };
-        for steps in settings {
-            let (began, named) = (SystemTime::now(), named(&facts, test, steps));
-            on.begins(&named, 1 + repetitions);
-            let mut run = |trial: &mut Trial<'_>| {
-                let run = trial.run(steps.unwrap_or(1));
-                on.ran();
-                run
-            };
-            // All others must choose what the first chose. Its end is compared with a prompt, whose
-            // pipelines the driver makes then, while the device idles.
-            run(&mut trial)?;
-            let settled = trial.settle(&gpu.adapter)?;
-            let mut repetitions = Repetitions::new(repetitions);
-            while repetitions.wanted().is_some() {
-                let took = run(&mut trial)?.total();
-                repetitions.push(took, gpu.is_throttled());
-            }
-            let (samples, watched) = repetitions.end(settled);
-            on.ended();
-            let mut result = result((&facts, &options, &graph), test, steps, &samples, began);
-            (result.watched, result.verified) = (watched, trial.verified());
-            let (predicted, _) = Predicted::of(&gpu, &graph);
-            result.gpu_memory_bytes = predicted.measured(&gpu, held).bytes();
-            on_result(&named, result)?;
-        }
-        Ok(())
-    }
-
-    /// Times a test of several sequences. No figure is returned before the tokens are known to be
-    /// right.
-    fn together(
-        &mut self,
-        test: Test,
-        tokens: &[u32],
-        settings: &[usize],
-        repetitions: usize,
-        on: &mut dyn Observer,
-    ) -> Result<Vec<(String, GenerationTest)>> {
-        let (n, each, generate) = (test.sequences, test.lengths.given(), test.lengths.generate);
-        let prompts: Vec<Vec<u32>> = tokens.chunks(each).take(n).map(<[u32]>::to_vec).collect();
-        let (gpu, facts, options) =
-            (Arc::clone(&self.gpu), self.facts.clone(), self.options.clone());
-        let (graph, executor) = self.graph(each + generate, n, None, on)?;
-        let held = executor.device_bytes();
-        let mut decoder = Decoder::new(&graph, executor);
-        // A GPU that has idled while weights were read runs its first seconds at a fraction of its
-        // clocks, and this may be the first test.
-        let settled = gpu.adapter.software
-            || steady::<Error>(&gpu.adapter, &mut || {
-                let run = decoder.run_together(&prompts, generate, 8)?;
-                Ok(run.steps.iter().sum::<Duration>().as_secs_f64())
-            })?;
-        if !settled {
-            tracing::warn!("step times had not settled when the measured runs began");
-        }
-        let mut chosen: Vec<Vec<u32>> = Vec::new();
-        let mut measured = Vec::new();
-        for steps in settings.iter().copied() {
-            let (began, named) = (SystemTime::now(), named(&facts, test, Some(steps)));
-            on.begins(&named, 1 + repetitions);
-            let mut time = || -> Result<Duration> {
-                let run = decoder.run_together(&prompts, generate, steps)?;
-                if chosen.is_empty() {
-                    chosen = run.generated;
-                } else if chosen != run.generated {
-                    return Err(Error::CheckFailed(format!(
-                        "{named}: two runs of the same {n} sequences chose different tokens"
-                    )));
-                }
-                on.ran();
-                Ok(run.steps.iter().sum())
-            };
-            time()?;
-            let mut repetitions = Repetitions::new(repetitions);
-            while repetitions.wanted().is_some() {
-                repetitions.push(time()?, gpu.is_throttled());
-            }
-            let (samples, watched) = repetitions.end(settled);
-            on.ended();
-            let about = (&facts, &options, &graph);
-            let result = result(about, test, Some(steps), &samples, began);
-            measured.push((named, GenerationTest { watched, ..result }));
-        }
-        let (predicted, _) = Predicted::of(&gpu, &graph);
-        let memory = predicted.measured(&gpu, held).bytes();
-        let verified = self.alone(&prompts, &chosen, on)?;
-        for (_, result) in &mut measured {
-            (result.verified, result.gpu_memory_bytes) = (verified, memory);
-        }
-        Ok(measured)
+        Ok(Measured {
+            test,
+            runs,
+            watched,
+            verified,
+            memory,
+            kv_bytes: graph.kv_bytes(),
+            selected: graph.selected.clone(),
+            run_grid: graph.run_grid(),
+            began,
+        })
     }
 
     /// Verifies one sequence against the CPU reference, and the choices of all against those that
     /// each makes alone after the same tokens. None where nothing is to be verified.
     fn alone(
         &mut self,
+        test: Test,
         prompts: &[Vec<u32>],
-        chosen: &[Vec<u32>],
+        chosen: &[u32],
         on: &mut dyn Observer,
     ) -> Result<Option<Verified>> {
-        let Some(positions) = self.verify else { return Ok(None) };
-        let (depth, generate) = (prompts[0].len(), chosen[0].len() - 1);
-        let seed = self.options.seed;
-        let (graph, executor) = self.graph(depth + generate, 1, None, on)?;
+        let Some(positions) = self.settings.verify else { return Ok(None) };
+        let one = Test { sequences: 1, depth: prompts[0].len(), prompt: 0, ..test };
+        let graph = self.graph(&one, on)?;
+        let Some(executor) = &mut self.executor else { unreachable!("made with the graph") };
         let mut decoder = Decoder::new(&graph, executor);
-        let (prompt, generate) = (prompts[0].clone(), generate + 1);
+        let (prompt, generate, seed) = (prompts[0].clone(), test.generate + 1, self.options.seed);
         let script = Script { prompt, generate, seed, ..Script::default() };
-        let mut verified = Prefix::verify(&mut decoder, &script, positions)?.verified;
-        for (i, (prompt, chosen)) in prompts.iter().zip(chosen).enumerate() {
+        let checked = Checked::begin(&mut decoder, script, Some(positions))?;
+        let mut verified = checked.verified().unwrap_or_default();
+        for (i, (prompt, chosen)) in prompts.iter().zip(chosen.chunks(generate)).enumerate() {
             verified.ties += decoder.ties(prompt, chosen).map_err(|e| match e {
                 Error::CheckFailed(why) => Error::CheckFailed(format!("sequence {i}: {why}")),
                 other => other,
@@ -477,48 +457,45 @@ impl<'a> Bench<'a> {
         }
         Ok(Some(verified))
     }
-}
 
-/// A test with its setting, for progress and messages.
-fn named(facts: &MeasuredModel, test: Test, steps: Option<usize>) -> String {
-    let setting = match steps {
-        None => String::new(),
-        Some(1) => ", 1 step a submission".into(),
-        Some(n) => format!(", {n} steps a submission"),
-    };
-    format!("{} {}{setting}", facts.file(), test.name())
-}
-
-/// The figures of a test.
-fn result(
-    (model, options, graph): (&MeasuredModel, &DecodeOptions, &DecodeGraph),
-    test: Test,
-    steps_per_submit: Option<usize>,
-    samples: &[Duration],
-    began: SystemTime,
-) -> GenerationTest {
-    let Lengths { depth, prompt, generate } = test.lengths;
-    let samples_ns: Vec<u64> = samples.iter().map(|d| d.as_nanos() as u64).collect();
-    let test = GenerationTest {
-        test: test.name(),
-        model: model.clone(),
-        type_k: options.kv.name().into(),
-        type_v: options.kv.name().into(),
-        activations: options.acts.name().into(),
-        n_prompt: prompt,
-        n_gen: generate,
-        n_depth: depth,
-        sequences: test.sequences,
-        sampling: test.sampling,
-        steps_per_submit,
-        test_time: humantime::format_rfc3339_seconds(began).to_string(),
-        samples_ns,
-        gpu_memory_predicted_bytes: lathe_device::plan::memory::Memory::of(&graph.recording)
-            .total(),
-        selected: graph.selected.clone(),
-        run_grid: graph.run_grid(),
-        kv_cache_bytes: graph.kv_bytes(),
-        ..GenerationTest::default()
-    };
-    test.settled()
+    /// Figures of a test at each number of steps per submission; none where nothing is generated.
+    pub fn figures(&self, measured: &Measured) -> Vec<GenerationTest> {
+        let test = &measured.test;
+        let mut settings: Vec<usize> = Vec::new();
+        for run in &measured.runs {
+            if !settings.contains(&run.steps_per_submit) {
+                settings.push(run.steps_per_submit);
+            }
+        }
+        let of = |steps: usize| {
+            let runs = measured.runs.iter().filter(|run| run.steps_per_submit == steps);
+            let samples: Vec<Duration> = runs.map(Timed::total).collect();
+            let samples_ns = samples.iter().map(|d| d.as_nanos() as u64).collect();
+            let figures = GenerationTest {
+                test: test.name(),
+                model: self.facts.clone(),
+                type_k: self.options.kv.name().into(),
+                type_v: self.options.kv.name().into(),
+                activations: self.options.acts.name().into(),
+                n_prompt: test.prompt,
+                n_gen: test.generate,
+                n_depth: test.depth,
+                sequences: test.sequences,
+                sampling: test.sampling,
+                steps_per_submit: (test.generate > 0).then_some(steps),
+                test_time: humantime::format_rfc3339_seconds(measured.began).to_string(),
+                samples_ns,
+                verified: measured.verified,
+                gpu_memory_bytes: measured.memory[0],
+                gpu_memory_predicted_bytes: measured.memory[1],
+                selected: measured.selected.clone(),
+                run_grid: measured.run_grid.clone(),
+                watched: measured.watched.clone(),
+                kv_cache_bytes: measured.kv_bytes,
+                ..GenerationTest::default()
+            };
+            figures.settled()
+        };
+        settings.into_iter().map(of).collect()
+    }
 }

@@ -23,7 +23,7 @@ pub use model::Model;
 pub use options::{Chunks, DecodeOptions, Prompts, Script};
 pub use sampling::Sampling;
 pub use session::{Decoded, Looks, Prompt, Session};
-pub use verify::{Prefix, VERIFIED, Verifier, diff, logits_limit};
+pub use verify::{Checked, VERIFIED, Verifier, diff, logits_limit};
 
 use lathe_device::error::Result;
 

@@ -12,7 +12,7 @@ use super::decoder::{Decoder, Run, prompt_parts};
 use super::graph::DecodeGraph;
 use super::options::{Prompts, Script};
 use super::session::settle;
-use super::verify::Prefix;
+use super::verify::Checked;
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{Execute, GpuExecutor};
 use lathe_device::plan::recording::{Op, Part};
@@ -34,8 +34,7 @@ pub struct Floors {
 pub struct Profiler<'a> {
     graph: &'a DecodeGraph,
     executor: &'a mut GpuExecutor,
-    script: &'a Script,
-    prefix: Option<Prefix>,
+    checked: Checked,
 }
 
 fn ms(time: &Duration) -> f64 {
@@ -54,38 +53,31 @@ impl<'a> Profiler<'a> {
     /// Verifies the first positions of a script, if told so.
     ///
     /// # Errors
-    /// Those of [`Prefix::verify`].
+    /// Those of [`Checked::begin`].
     pub fn new(
         graph: &'a DecodeGraph,
         executor: &'a mut GpuExecutor,
-        script: &'a Script,
+        script: &Script,
         verify: Option<usize>,
     ) -> Result<Self> {
         let mut decoder = Decoder::new(graph, executor);
-        let prefix = verify.map(|n| Prefix::verify(&mut decoder, script, n)).transpose()?;
-        Ok(Self { graph, executor, script, prefix })
+        let checked = Checked::begin(&mut decoder, script.clone(), verify)?;
+        Ok(Self { graph, executor, checked })
     }
 
     fn decoder(&mut self) -> Decoder<'_> {
         Decoder::new(self.graph, self.executor)
     }
 
-    /// Runs a script, which must choose the tokens that were verified.
-    fn run(&mut self, script: &Script) -> Result<Run> {
-        let run = self.decoder().run(script, &mut |_| {})?;
-        self.prefix.iter().try_for_each(|prefix| prefix.check(&run.generated))?;
-        Ok(run)
+    /// Runs the script, which must choose the tokens that were verified.
+    fn run(&mut self) -> Result<Run> {
+        self.checked.run(&mut Decoder::new(self.graph, self.executor))
     }
 
     /// Compares the end of the last run with another way there.
     fn check_end(&mut self) -> Result<()> {
-        let mut decoder = Decoder::new(self.graph, self.executor);
-        let given = self.script.prompt.len();
-        self.prefix.iter_mut().try_for_each(|prefix| prefix.check_end(&mut decoder, given))
-    }
-
-    fn verified(&self) -> Option<Verified> {
-        self.prefix.as_ref().map(|prefix| prefix.verified)
+        let given = self.checked.script.prompt.len();
+        self.checked.check_end(&mut Decoder::new(self.graph, self.executor), given)
     }
 
     /// Runs the decode twice: at full speed, then step by step with a timestamp around every
@@ -101,9 +93,9 @@ impl<'a> Profiler<'a> {
         on_step: &mut dyn FnMut(&ProfiledStep),
     ) -> Result<Profile> {
         // Until the clocks are up, then once to measure.
-        let (gpu, script) = (Arc::clone(&self.executor.gpu), self.script);
-        settle(&gpu.adapter, &mut self.decoder(), script)?;
-        let run = self.run(script)?;
+        let (gpu, script) = (Arc::clone(&self.executor.gpu), self.checked.script.clone());
+        settle(&gpu.adapter, &mut self.decoder(), &script)?;
+        let run = self.run()?;
         self.check_end()?;
         let step_ms: Vec<f64> = run.steps.iter().map(ms).collect();
         let unprofiled = Unprofiled {
@@ -114,7 +106,7 @@ impl<'a> Profiler<'a> {
         };
 
         // The prompt at full speed, then the same steps again, one by one.
-        self.run(&Script { generate: 1, ..script.clone() })?;
+        self.decoder().run(&Script { generate: 1, ..script.clone() }, &mut |_| {})?;
         let timer = self.executor.op_timer(Part::Steps(1))?;
         let from = script.prompt.len();
         let mut steps = Vec::with_capacity(run.decode_steps);
@@ -157,7 +149,7 @@ impl<'a> Profiler<'a> {
             by_op: totals(ops, &steps, from + steps.len() / 2 + 1, floors),
             steps,
             selected: self.graph.selected.clone(),
-            verified: self.verified(),
+            verified: self.checked.verified(),
             ..Profile::default()
         };
         Ok(profile.settled())
@@ -184,7 +176,8 @@ impl<'a> Profiler<'a> {
             without.push((DecodeGraph { recording, ..self.graph.clone() }, executor));
         }
         // All are as long, wherever a text might end.
-        let script = Script { stop_at: Vec::new(), ..self.script.clone() };
+        self.checked.script.stop_at.clear();
+        let script = self.checked.script.clone();
         let step = |graph: &DecodeGraph, executor: &mut GpuExecutor| -> Result<f64> {
             let run = Decoder::new(graph, executor).run(&script, &mut |_| {})?;
             let gpu = run.gpu.ok_or_else(|| Error::Usage("the device has no timestamps".into()))?;
@@ -204,7 +197,7 @@ impl<'a> Profiler<'a> {
             }
         }
         // Once more, with all that the others left in the memory that they share.
-        self.run(&script)?;
+        self.run()?;
         self.check_end()?;
         let ms_per_token = median(&whole);
         let n_kv = script.prompt.len() + script.generate.saturating_sub(1) / 2 + 1;
@@ -224,7 +217,7 @@ impl<'a> Profiler<'a> {
             }
         };
         let by_phase = left_out.iter().zip(&times).map(total).collect();
-        Ok(PhaseProfile { ms_per_token, n_kv, by_phase, verified: self.verified() })
+        Ok(PhaseProfile { ms_per_token, n_kv, by_phase, verified: self.checked.verified() })
     }
 
     /// Runs a prompt at full speed `runs` times, then once with every operation on its own between
@@ -233,9 +226,10 @@ impl<'a> Profiler<'a> {
     /// # Errors
     /// The prompt does not fit, the adapter has no timestamps, or the device is lost.
     pub fn prompt(mut self, runs: usize) -> Result<PromptProfile> {
-        let (gpu, script) = (Arc::clone(&self.executor.gpu), self.script);
-        let one = Script { generate: 1, ..script.clone() };
-        let mut ttft = || Ok(self.run(&one)?.ttft.as_secs_f64() * 1e3);
+        let gpu = Arc::clone(&self.executor.gpu);
+        self.checked.script.generate = 1;
+        let script = self.checked.script.clone();
+        let mut ttft = || Ok(self.run()?.ttft.as_secs_f64() * 1e3);
         steady::<Error>(&gpu.adapter, &mut ttft)?;
         let ttft_ms = (0..runs).map(|_| ttft()).collect::<Result<_>>()?;
         // Pipelines are there; what is timed starts from an empty cache.
@@ -265,7 +259,7 @@ impl<'a> Profiler<'a> {
         }
         let mut by_op: Vec<_> = by_op.into_values().collect();
         by_op.sort_by(|a, b| b.ms.total_cmp(&a.ms));
-        let (tokens, verified) = (script.prompt.len(), self.verified());
+        let (tokens, verified) = (script.prompt.len(), self.checked.verified());
         Ok(PromptProfile { tokens, ttft_ms, by_op, verified })
     }
 }

@@ -7,7 +7,7 @@ use super::decoder::{Decoder, GaveUp, Run};
 use super::graph::DecodeGraph;
 use super::model::Model;
 use super::options::{DecodeOptions, Prompts, Script};
-use super::verify::{Prefix, Verifier};
+use super::verify::{Checked, Verifier};
 use super::{Observer, Stage};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
@@ -216,11 +216,10 @@ impl<'a> Session<'a> {
             on.looked()?;
             (run.behind(&before, known.ttft), verified)
         } else {
-            let mut prefix = None;
-            if let Some(n) = verify {
+            if verify.is_some() {
                 on.stage(Stage::Verifying);
-                prefix = Some(Prefix::verify(&mut decoder, script, n)?);
             }
+            let mut checked = Checked::begin(&mut decoder, script.clone(), verify)?;
             let adapter = adapter.as_ref().map(|gpu| &gpu.adapter).filter(|a| !a.software);
             if let Some(adapter) = adapter.filter(|_| looks.is_some()) {
                 on.stage(Stage::WarmingUp);
@@ -232,12 +231,12 @@ impl<'a> Session<'a> {
             begun = Instant::now();
             let run = decoder.run(&own, &mut |token| hand_out(token, begun, on))?;
             let run = run.behind(&before, known.ttft);
-            if let Some(prefix) = &mut prefix {
-                prefix.check(&run.generated)?;
+            checked.check(&run.generated)?;
+            if verify.is_some() {
                 on.stage(Stage::VerifyingEnd);
-                prefix.check_end(&mut decoder, own.prompt.len())?;
             }
-            (run, prefix.map(|prefix| prefix.verified))
+            checked.check_end(&mut decoder, own.prompt.len())?;
+            (run, checked.verified())
         };
         Ok(Decoded { run, verified })
     }

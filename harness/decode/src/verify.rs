@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lathe_kernels::{FloatFormat, KvFormat, StateWord};
 use lathe_reference::nmse;
 
-use super::decoder::{Decoder, Seen, prompt_parts};
+use super::decoder::{Decoder, Run, Seen, prompt_parts};
 use super::graph::DecodeGraph;
 use super::options::{Prompts, Script};
 use super::sampling::sample_token;
@@ -269,25 +269,33 @@ impl Decoder<'_> {
     }
 }
 
-/// The beginning of a run, compared with the reference before the whole of it is timed.
+/// A script with what was verified of it: its beginning before it is timed, its tokens in every run,
+/// its end. Where nothing is to be verified, nothing is compared.
 #[derive(Clone, Debug)]
-pub struct Prefix {
-    /// The comparison.
-    pub verified: Verified,
+pub struct Checked {
+    /// The script.
+    pub script: Script,
+    beginning: Option<Beginning>,
+}
+
+#[derive(Clone, Debug)]
+struct Beginning {
+    verified: Verified,
     /// Tokens it chose.
     tokens: Vec<u32>,
     /// In the place of each the tokens whose logits are as large, but for the accepted error.
     ties: Vec<Vec<u32>>,
 }
 
-impl Prefix {
-    /// Runs the first positions of a script step by step and compares them with the CPU reference,
-    /// and its prompt in chunks with decode steps.
+impl Checked {
+    /// Runs the first `verify` positions of a script step by step and compares them with the CPU
+    /// reference, and its prompt in chunks with decode steps.
     ///
     /// # Errors
     /// No positions, which would verify nothing; logits differ by more than [`logits_limit`], or
     /// the device is lost.
-    pub fn verify(decoder: &mut Decoder<'_>, script: &Script, positions: usize) -> Result<Self> {
+    pub fn begin(decoder: &mut Decoder<'_>, script: Script, verify: Option<usize>) -> Result<Self> {
+        let Some(positions) = verify else { return Ok(Self { script, beginning: None }) };
         if positions == 0 {
             return Err(Error::Usage("0 positions verify nothing".into()));
         }
@@ -307,16 +315,27 @@ impl Prefix {
         let run = decoder.observe(&first, &mut |seen| {
             verifier.compare(seen)?;
             if seen.position + 1 >= script.prompt.len() {
-                let least =
-                    seen.logits[seen.choice as usize] - largest_magnitude(seen.logits) * margin;
+                let below = largest_magnitude(seen.logits) * margin;
+                let least = seen.logits[seen.choice as usize] - below;
                 let near = (0..).zip(seen.logits).filter(|(_, v)| **v >= least);
                 ties.push(near.map(|(token, _)| token).collect());
             }
             Ok(())
         })?;
         let mut verified = verifier.verified();
-        verified.worst_nmse = verified.worst_nmse.max(decoder.chunks_agree(script)?);
-        Ok(Self { verified, tokens: run.generated, ties })
+        verified.worst_nmse = verified.worst_nmse.max(decoder.chunks_agree(&script)?);
+        let beginning = Some(Beginning { verified, tokens: run.generated, ties });
+        Ok(Self { script, beginning })
+    }
+
+    /// Runs the script and compares its choices.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::run`] and of [`Self::check`].
+    pub fn run(&self, decoder: &mut Decoder<'_>) -> Result<Run> {
+        let run = decoder.run(&self.script, &mut |_| {})?;
+        self.check(&run.generated)?;
+        Ok(run)
     }
 
     /// Compares the choices of a timed run. After a near-tie the two may legitimately diverge, so
@@ -325,12 +344,12 @@ impl Prefix {
     /// # Errors
     /// The timed run chose different tokens.
     pub fn check(&self, chosen: &[u32]) -> Result<()> {
+        let Some(Beginning { tokens, ties, .. }) = &self.beginning else { return Ok(()) };
         let differ = |(_, (own, other)): &(usize, (&u32, &u32))| own != other;
-        match self.tokens.iter().zip(chosen).enumerate().find(differ) {
-            Some((i, (own, other))) if !self.ties[i].contains(other) => {
+        match tokens.iter().zip(chosen).enumerate().find(differ) {
+            Some((i, (own, other))) if !ties[i].contains(other) => {
                 Err(Error::CheckFailed(format!(
-                    "generated token {i}: {own} was verified step by step, the timed run chose \
-                     {other}"
+                    "generated token {i}: {own} was verified step by step, the timed run chose {other}"
                 )))
             }
             _ => Ok(()),
@@ -343,9 +362,15 @@ impl Prefix {
     /// # Errors
     /// Those of [`Decoder::end_agrees`].
     pub fn check_end(&mut self, decoder: &mut Decoder<'_>, given: usize) -> Result<()> {
+        let Some(Beginning { verified, .. }) = &mut self.beginning else { return Ok(()) };
         let end = decoder.end_agrees(given)?;
-        self.verified.end_nmse = self.verified.end_nmse.into_iter().chain(end).reduce(f64::max);
+        verified.end_nmse = verified.end_nmse.into_iter().chain(end).reduce(f64::max);
         Ok(())
+    }
+
+    /// The comparisons so far, where any was asked for.
+    pub fn verified(&self) -> Option<Verified> {
+        self.beginning.as_ref().map(|beginning| beginning.verified)
     }
 }
 

@@ -1,20 +1,14 @@
-//! Configurations of the suite, and how each is timed.
+//! Configurations of the suite, and their figures.
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Bench, Lengths, Timed, Trial};
-use crate::decoder::Decoder;
-use crate::memory::Predicted;
-use crate::prompts::Source;
-use crate::sampling::Sampling;
-use crate::{DecodeOptions, Model, Observer};
 use lathe_device::error::{Error, Result};
-use lathe_device::gpu::Gpu;
-use lathe_device::measure::Repetitions;
-use lathe_record::record::{SuiteConfig, SuiteModel, SuiteRun};
+use lathe_record::record::{SuiteConfig, SuiteRun};
+
+use super::{Measured, Test, Timed};
+use crate::sampling::Sampling;
 
 /// Set of configurations that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,121 +98,47 @@ impl Tier {
     }
 }
 
-/// How configurations are timed.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Untimed runs before those that count.
-    pub warm_ups: usize,
-    /// Timed runs at each number of steps per submission.
-    pub repetitions: usize,
-    /// Decode steps per submission of the faster setting; the other is one.
-    pub steps_per_submit: usize,
-    /// Positions that are verified; none to leave that out.
-    pub verify: Option<usize>,
-}
-
-/// Times all configurations of a model; `on_config` hears after each of those that there are.
-///
-/// # Errors
-/// The longest does not fit the device, outputs are wrong or not repeated, or the device is lost.
-pub fn model(
-    gpu: &Arc<Gpu>,
-    model: &Model,
-    options: &DecodeOptions,
-    (configs, source): (&[Config], Source<'_>),
-    settings: Settings,
-    on: &mut dyn Observer,
-    on_config: &mut dyn FnMut(&SuiteModel, &str) -> Result<()>,
-) -> Result<()> {
-    let most = configs.iter().map(|config| config.prompt).max().unwrap_or(0);
-    let tokens = source.tokens(model, most)?;
-    let contexts = configs.iter().map(|config| (config.prompt + config.generate, config.sampling));
-    let mut bench = Bench::new(gpu, model, options.clone(), settings.verify, contexts)?;
-    let mut result = SuiteModel {
-        model: bench.facts.clone(),
-        kv: options.kv.name().into(),
-        activations: options.acts.name().into(),
-        configs: Default::default(),
-    };
-    for config in configs {
-        let figures = bench.config(config, &tokens, settings, on)?;
-        result.configs.insert(config.name.into(), figures);
-        on_config(&result, config.name)?;
+impl Config {
+    /// Its test: the prompt's last step makes the first token, so there is one step less.
+    pub fn test(&self) -> Test {
+        let (prompt, generate, sampling) = (self.prompt, self.generate - 1, self.sampling);
+        Test { depth: 0, prompt, generate, sequences: 1, sampling, spare: 1 }
     }
-    Ok(())
 }
 
-impl Bench<'_> {
-    fn config(
-        &mut self,
-        config: &Config,
-        tokens: &[u32],
-        settings: Settings,
-        on: &mut dyn Observer,
-    ) -> Result<SuiteConfig> {
-        let gpu = Arc::clone(&self.gpu);
-        let (named, seed) = (format!("{} {}", self.facts.file(), config.name), self.options.seed);
-        let context = config.prompt + config.generate;
-        let (graph, executor) = self.graph(context, 1, config.sampling, on)?;
-        let held = executor.device_bytes();
-        // The prompt's last step makes the first token, so there is one step less.
-        let lengths = Lengths { depth: 0, prompt: config.prompt, generate: config.generate - 1 };
-        let decoder = Decoder::new(&graph, executor);
-        let mut trial = Trial::new(decoder, &tokens[..config.prompt], lengths, seed)?;
-        settings.verify.map_or(Ok(()), |positions| trial.verify(positions))?;
-        // Both settings in turn, so that what drifts drifts for both.
-        let faster = settings.steps_per_submit;
-        let each: &[usize] = if faster == 1 { &[1] } else { &[faster, 1] };
-        on.begins(&named, settings.warm_ups + settings.repetitions * each.len());
-        for _ in 0..settings.warm_ups {
-            trial.run(faster)?;
-            on.ran();
-        }
-        let settled = trial.settle(&gpu.adapter)?;
-        let mut repetitions = Repetitions::new(settings.repetitions);
-        while repetitions.wanted().is_some() {
-            let (mut runs, mut held_down) = (Vec::new(), false);
-            for steps_per_submit in each {
-                runs.push(suite_run(*steps_per_submit, &trial.run(*steps_per_submit)?));
-                held_down |= gpu.is_throttled();
-                on.ran();
-            }
-            repetitions.push(runs, held_down);
-        }
-        on.ended();
-        let (runs, watched) = repetitions.end(settled);
-        let runs = runs.into_iter().flatten().collect();
-        let verified = trial.verified();
-        let (predicted, _) = Predicted::of(&gpu, &graph);
+impl Measured {
+    /// Figures of a configuration of the suite.
+    pub fn config(self) -> SuiteConfig {
+        let lengths = [self.test.prompt, self.test.generate + 1];
+        let faster = self.runs.iter().map(|run| run.steps_per_submit).max().unwrap_or(1);
+        let runs = self.runs.iter().map(suite_run).collect();
         let figures = SuiteConfig {
-            prompt_tokens: config.prompt,
-            generated_tokens: config.generate,
-            sampling: config.sampling,
+            prompt_tokens: lengths[0],
+            generated_tokens: lengths[1],
+            sampling: self.test.sampling,
             runs,
-            verified,
-            kv_cache_bytes: graph.kv_bytes(),
-            selected: graph.selected.clone(),
-            run_grid: graph.run_grid(),
-            watched,
-            gpu_memory_bytes: predicted.measured(&gpu, held).bytes(),
-            gpu_memory_predicted_bytes: predicted.predicted_bytes,
+            verified: self.verified,
+            kv_cache_bytes: self.kv_bytes,
+            selected: self.selected,
+            run_grid: self.run_grid,
+            watched: self.watched,
+            gpu_memory_bytes: self.memory[0],
+            gpu_memory_predicted_bytes: self.memory[1],
             ..SuiteConfig::default()
         };
-        Ok(figures.settled(faster))
+        figures.settled(faster)
     }
 }
 
-fn suite_run(steps_per_submit: usize, run: &Timed) -> SuiteRun {
+fn suite_run(run: &Timed) -> SuiteRun {
     // A tenth of a microsecond is less than the clock's noise, and a third of the digits.
     let ms = |time: Duration| (time.as_secs_f64() * 1e7).round() / 1e4;
+    let own_times = if run.steps_per_submit == 1 { &run.steps[..] } else { &[] };
     SuiteRun {
-        steps_per_submit,
+        steps_per_submit: run.steps_per_submit,
         ttft_ms: ms(run.prompt),
         decode_ms: ms(run.steps.iter().sum()),
-        step_ms: match steps_per_submit {
-            1 => run.steps.iter().map(|step| ms(*step)).collect(),
-            _ => Vec::new(),
-        },
+        step_ms: own_times.iter().map(|step| ms(*step)).collect(),
     }
 }
 

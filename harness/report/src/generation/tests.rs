@@ -145,24 +145,3 @@ fn llama_benchs_table() {
     let grid = super::tests(&tests(&["a.gguf", "b.gguf"], true), &environment());
     assert_eq!(grid.rows[2][0], "gemma3 1.0B BF16 (b.gguf)");
 }
-
-#[test]
-fn rows_carry_llama_benchs_names() {
-    use crate::llama_bench;
-    let (run, env) = (tests(&["a.gguf"], true), environment());
-    let csv = llama_bench::csv(&run, &env);
-    let mut lines = csv.lines();
-    let names = lines.next().unwrap_or_default();
-    assert!(
-        names.starts_with("build_commit,gpu_info,backends,model_filename,model_type,model_size"),
-        "{names}"
-    );
-    let row = lines.next().unwrap_or_default();
-    assert!(row.starts_with("\"abc\",\"Some \"\"GPU\"\"\",\"vulkan\",\"models/a.gguf\""), "{row}");
-    assert!(row.contains("\"512\",\"0\",\"4096\",\"2026-11-22T19:00:00Z\",\"100000000\""), "{row}");
-    assert!(row.contains("\"8 positions\""), "{row}");
-    let rows: Vec<serde_json::Value> =
-        serde_json::from_str(&llama_bench::json(&run, &env)).expect("an array");
-    assert_eq!(rows[1]["samples_ns"], serde_json::json!([99_000_000, 101_000_000]));
-    assert_eq!((&rows[1]["n_gen"], &rows[1]["steps_per_submit"]), (&128.into(), &1.into()));
-}
