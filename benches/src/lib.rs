@@ -1,7 +1,6 @@
 //! What the criterion targets share. Times are GPU timestamps through `iter_custom`; what timed
 //! invocations leave behind is held against the reference; weights are rotated past the cache.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,8 +48,7 @@ fn end(run: impl FnOnce(&mut Criterion) -> Result<()>) {
 
 fn kernel_with(criterion: &mut Criterion, gpu: &Arc<Gpu>, kernel: &'static Kernel) -> Result<()> {
     let mut group = criterion.benchmark_group(kernel.name);
-    let all: Vec<_> = kernel.variants.iter().collect();
-    each_variant(gpu, kernel, &all, |variant, problem, bench| {
+    each_variant(gpu, kernel, |variant, problem, bench| {
         group.throughput(Throughput::Bytes(kernel.cost(problem).bytes as u64));
         for temperature in [Temperature::Cold, Temperature::Warm] {
             let id = format!("{}/{temperature:?}", variant.name).to_lowercase();
@@ -68,39 +66,21 @@ fn kernel_with(criterion: &mut Criterion, gpu: &Arc<Gpu>, kernel: &'static Kerne
     Ok(())
 }
 
-/// Prepares each of the variants on each benchmarked problem and hands it to `run`; says which
-/// cannot run. Returns those that ran.
+/// Prepares each variant on each benchmarked problem and hands it to `run`; says which cannot run.
 fn each_variant(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
-    variants: &[&'static KernelVariant],
     mut run: impl FnMut(&KernelVariant, &Problem, &mut Bench) -> Result<()>,
-) -> Result<BTreeSet<&'static str>> {
-    let (name, mut ran, mut reasons) = (kernel.name, BTreeSet::new(), BTreeMap::new());
+) -> Result<()> {
     for problem in problems(kernel, gpu) {
-        for &variant in variants {
-            // Once is enough to show that it works.
-            let is_enough =
-                ran.contains(variant.name) || effort(kernel, &problem) > moment(variant);
-            if gpu.adapter.software && is_enough {
-                continue;
-            }
+        for variant in kernel.variants {
             match prepared(gpu, kernel, variant, &problem)? {
-                Ok(mut bench) => {
-                    run(variant, &problem, &mut bench)?;
-                    ran.insert(variant.name);
-                }
-                Err(reason) if gpu.adapter.software => {
-                    reasons.entry(variant.name).or_insert(reason);
-                }
-                Err(reason) => eprintln!("unavailable {name}/{} {reason}", variant.name),
+                Ok(mut bench) => run(variant, &problem, &mut bench)?,
+                Err(reason) => eprintln!("unavailable {}/{} {reason}", kernel.name, variant.name),
             }
         }
     }
-    for (variant, reason) in reasons.iter().filter(|(variant, _)| !ran.contains(*variant)) {
-        eprintln!("unavailable {name}/{variant} on any shape, the first because {reason}");
-    }
-    Ok(ran)
+    Ok(())
 }
 
 /// A variant on a problem; inside is the problem, and why it cannot run there.
@@ -131,11 +111,9 @@ fn prepared(
 fn sample(bench: &mut Bench, count: u64, temperature: Temperature, nth: usize) -> Result<Duration> {
     bench.renew()?;
     let time = bench.time(count, temperature)?;
-    match nth {
-        1 => bench.judge_sampled(count, temperature)?,
-        n if n % 16 == 0 => bench.judge_left(temperature)?,
-        _ => 0.0,
-    };
+    if nth == 1 || nth.is_multiple_of(16) {
+        bench.judge_left(temperature)?;
+    }
     Ok(time)
 }
 
@@ -149,27 +127,18 @@ fn or_end<T>(result: Result<T>) -> T {
 }
 
 /// The kernel's benchmarked problems; on a software adapter, which can only show that a benchmark
-/// works, then what is always checked, the largest of that first.
+/// works, the largest of the fixed cases that take it no more than a moment.
 fn problems(kernel: &Kernel, gpu: &Gpu) -> Vec<Problem> {
-    let mut problems = kernel.bench();
-    if gpu.adapter.software {
-        let mut cases = kernel.cases();
-        cases.sort_by(|a, b| effort(kernel, b).total_cmp(&effort(kernel, a)));
-        problems.extend(cases);
+    const MOMENT: f64 = 2e5;
+    if !gpu.adapter.software {
+        return kernel.bench();
     }
-    problems
-}
-
-/// Bytes and operations of an invocation.
-fn effort(kernel: &Kernel, problem: &Problem) -> f64 {
-    let cost = kernel.cost(problem);
-    cost.bytes + cost.flops
-}
-
-/// Effort that takes a software adapter no more than a moment: less of `naive`, of which one
-/// invocation may do all.
-fn moment(variant: &KernelVariant) -> f64 {
-    if variant.name == "naive" { 2e5 } else { 2e6 }
+    let effort = |problem: &Problem| {
+        let cost = kernel.cost(problem);
+        cost.bytes + cost.flops
+    };
+    let small = kernel.cases().into_iter().filter(|problem| effort(problem) <= MOMENT);
+    small.max_by(|a, b| effort(a).total_cmp(&effort(b))).into_iter().collect()
 }
 
 fn decode_with(criterion: &mut Criterion) -> Result<()> {
@@ -217,61 +186,36 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
     Ok(())
 }
 
-/// Each benchmark's body once, untimed, where `cargo test` has several at a time.
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use std::hash::{BuildHasher, RandomState};
-
     use super::*;
 
-    /// Of the variants that run some problem all; on a software adapter every second, from one on
-    /// that each run draws, unless `LATHE_TEST_ALL=1`.
-    fn taken(gpu: &Gpu, kernel: &'static Kernel) -> Vec<&'static KernelVariant> {
-        let problems = problems(kernel, gpu);
-        let runs = |variant: &&'static KernelVariant| {
-            problems.iter().any(|problem| {
-                let is_short = !gpu.adapter.software || effort(kernel, problem) <= moment(variant);
-                is_short && Plan::of(kernel, variant, &problem.shape, &gpu.caps).is_ok()
-            })
-        };
-        let all: Vec<_> = kernel.variants.iter().filter(runs).collect();
-        let takes_all = std::env::var("LATHE_TEST_ALL").is_ok_and(|v| v == "1");
-        let nth = if takes_all || !gpu.adapter.software { 1 } else { 2 };
-        let first = RandomState::new().hash_one(()) as usize % nth.min(all.len().max(1));
-        all.into_iter().skip(first).step_by(nth).collect()
-    }
-
-    fn runs_once(name: &str) {
+    /// The body of a benchmark once, untimed: that of a product, of a sum in place, and of two
+    /// dispatches over scratch memory.
+    #[test]
+    fn benchmarks_run() {
         let gpu = match Gpu::open(None, Checks::Files) {
             Ok(gpu) => Arc::new(gpu),
-            Err(e) if std::env::var("LATHE_REQUIRE_GPU").is_ok_and(|v| v == "1") => {
-                panic!("LATHE_REQUIRE_GPU=1: {e}")
-            }
             Err(e) => {
+                assert!(std::env::var("LATHE_REQUIRE_GPU").as_deref() != Ok("1"), "{e}");
                 eprintln!("UNAVAILABLE, not tested: {e}");
                 return;
             }
         };
-        let kernel = lathe_kernels::kernel(name).unwrap();
-        let ran = each_variant(&gpu, kernel, &taken(&gpu, kernel), |_, _, bench| {
-            for temperature in [Temperature::Cold, Temperature::Warm] {
-                super::sample(bench, 1, temperature, 1)?;
-            }
-            Ok(())
-        });
-        assert!(!ran.unwrap().is_empty(), "{name}: no benchmark ran");
+        for name in ["gemv", "residual_add", "attention_decode"] {
+            let kernel = lathe_kernels::kernel(name).unwrap();
+            let mut ran = 0;
+            let run = each_variant(&gpu, kernel, |_, _, bench| {
+                ran += 1;
+                for temperature in [Temperature::Cold, Temperature::Warm] {
+                    sample(bench, 1, temperature, 1)?;
+                }
+                Ok(())
+            });
+            run.unwrap();
+            assert!(ran > 0, "{name}: no benchmark ran");
+        }
     }
-
-    macro_rules! runs_once {
-        ($($name:ident)*) => {
-            $(#[test]
-            fn $name() {
-                runs_once(stringify!($name));
-            })*
-        };
-    }
-
-    lathe_kernels::for_each_operation!(runs_once);
 }

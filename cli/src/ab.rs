@@ -5,18 +5,17 @@ use std::sync::Arc;
 use clap::Args;
 use lathe_harness::data::Ratio;
 use lathe_harness::data::paired::{FEWEST_BLOCKS, Verdict, usable};
-use lathe_harness::data::record::{Ab, AbSide, Body, Flag, Record};
-use lathe_harness::data::rng::Rng;
+use lathe_harness::data::record::{Ab, AbSide, Body, Record};
 use lathe_harness::decode::{self, model::recorded_name};
 use lathe_harness::error::{Error, Result};
-use lathe_harness::gpu::{Checks, Gpu, Pipelines, Span};
-use lathe_harness::judge::check::Case;
+use lathe_harness::gpu::{Checks, Gpu, Span};
 use lathe_harness::measure::ab::{self, AbOptions};
-use lathe_harness::measure::{Bench, BenchOptions, environment};
+use lathe_harness::measure::{BenchOptions, environment};
 use lathe_harness::plan::select::{Hints, select};
+use lathe_harness::plan::shapes;
+use lathe_harness::plan::target::Target;
 use lathe_harness::plan::user::is_file;
-use lathe_harness::plan::{Plan, PlanError, Subject};
-use lathe_kernels::{Kernel, Problem};
+use lathe_kernels::Problem;
 
 use super::Global;
 use super::out;
@@ -43,14 +42,6 @@ pub(super) struct Opts {
     /// GGUF file, for `decode`
     #[arg(long, value_name = "FILE")]
     model: Option<std::path::PathBuf>,
-    /// Time files that are right for --shape alone: they are not checked on others, and the result
-    /// says so
-    #[arg(long, requires = "shape")]
-    one_shape: bool,
-    /// Time kernels that are wrong by a little too: finite, written, each element within 1/128 of
-    /// its magnitude. The verdict and the record say so
-    #[arg(long)]
-    tolerate: bool,
     /// For `decode`: compare nothing with the CPU reference; the verdict then says so
     #[arg(long)]
     no_verify: bool,
@@ -72,7 +63,6 @@ pub(super) struct Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let mut names = [opts.a.clone(), opts.b.clone()];
     let gpu = Arc::new(global.open()?);
     super::refuse_software(&gpu, opts.allow_software, "a speed verdict", "runs")?;
     super::refuse_overwriting(opts.save.as_ref())?;
@@ -84,15 +74,10 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(seconds) = opts.time_out {
         options.time_out = std::time::Duration::from_secs(seconds);
     }
-    let (mut own_tolerance, mut one_shape) = (false, opts.one_shape);
+    let mut names = [opts.a.clone(), opts.b.clone()];
     let (shape, mixed, verified, sides, outcome) = if opts.kernel == "decode" {
         if opts.shape.is_some() {
             return Err(Error::Usage("--shape does not go with `ab decode`".into()));
-        }
-        if opts.tolerate {
-            return Err(Error::Usage(
-                "--tolerate is for kernels; `ab decode` has --no-verify".into(),
-            ));
         }
         let model = opts
             .model
@@ -103,58 +88,24 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
             decode::ab::decode(&gpu, model, sides, &options, !opts.no_verify)?;
         (recorded_name(model), is_file(sides[0]) != is_file(sides[1]), verified, None, outcome)
     } else {
-        let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-        let mut files = [None, None];
-        for (name, file) in names.iter().zip(&mut files).filter(|(name, _)| is_file(name)) {
-            *file = Some(super::subject(kernel, name)?);
+        let kernel = Target::one(&opts.kernel)?.kernel;
+        let text = opts.shape.as_deref().unwrap_or_default();
+        let mut problem = shapes::one(kernel, Some(text))?;
+        // What --shape does not name is moved to what the sides that are files take.
+        for name in names.iter().filter(|name| is_file(name)) {
+            let file = Target::side(kernel, name)?;
+            let moved = shapes::filled(vec![problem], text, &file, &gpu.caps)?;
+            problem = moved.into_iter().next().expect("one of one");
         }
-        let problem = super::shapes::one(kernel, opts.shape.as_deref())?;
-        let problem = within_files(problem, opts, &files, &gpu)?;
-        let mut outside = [None, None];
-        let mut sides = Vec::new();
-        for ((name, file), outside) in names.iter_mut().zip(files).zip(&mut outside) {
-            if name == SELECTED {
-                *name = selected(kernel, &problem, &gpu)?;
-            }
-            let mut side = match file {
-                Some(file) => file,
-                None => super::subject(kernel, name)?,
-            };
-            (side.lenient, side.one_shape) = (opts.tolerate, opts.one_shape);
-            *outside = super::check_others(&gpu, &mut side, std::slice::from_ref(&problem))?;
-            one_shape |= side.one_shape;
-            sides.push(side);
+        for name in names.iter_mut().filter(|name| *name == SELECTED) {
+            *name = selected(kernel, &problem, &gpu)?;
         }
-        let mut bench_options = BenchOptions::of(&gpu);
-        bench_options.seed = opts.seed.unwrap_or(bench_options.seed);
-        environment.seed = Some(bench_options.seed);
-        let plan = |side: usize| -> Result<Plan> {
-            sides[side].plan(&problem, &gpu.caps).map_err(|e| match e {
-                PlanError::Unavailable(reason) => Error::Unavailable {
-                    what: format!("{}/{}", kernel.name, names[side]),
-                    adapter: gpu.adapter.name.clone(),
-                    reason,
-                },
-                e => e.into_usage(),
-            })
-        };
-        let rotate = bench_options.rotate_bytes;
-        let plans = [plan(0)?, plan(1)?];
-        let mixed = plans[0].built_in != plans[1].built_in;
-        own_tolerance = sides.iter().any(Subject::has_tolerance);
-        // Each side has pipelines of its own, also where both are the same code, and a coin says
-        // which is compiled and laid out first.
-        let b_first = Rng::fresh().below(2) == 1;
-        let [first, second] = if b_first { [&plans[1], &plans[0]] } else { [&plans[0], &plans[1]] };
-        let case = Case::new(&gpu, first.clone(), &problem, bench_options.seed)?;
-        let mut first = Bench::new(&gpu, &Pipelines::default(), case, rotate)?.validated()?;
-        let mut second = first.beside(&Pipelines::default(), second.clone())?.validated()?;
-        let (a, b) = if b_first { (&mut second, &mut first) } else { (&mut first, &mut second) };
-        let (outcome, mut sides) = ab::kernels(a, b, &bench_options, &options)?;
-        for (side, outside) in sides.iter_mut().zip(outside) {
-            side.outside = side.outside.take().or(outside);
-        }
-        (kernel.show(&problem), mixed, None, Some(sides), outcome)
+        let sides = [Target::side(kernel, &names[0])?, Target::side(kernel, &names[1])?];
+        let mut bench = BenchOptions::of(&gpu);
+        bench.seed = opts.seed.unwrap_or(bench.seed);
+        environment.seed = Some(bench.seed);
+        let report = ab::subjects(&gpu, &sides, &problem, &bench, &options)?;
+        (kernel.show(&problem), report.mixed, None, Some(report.sides), report.outcome)
     };
     if mixed && gpu.checks == Checks::Files {
         eprintln!(
@@ -162,18 +113,15 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
              --runtime-checks (both) or --unchecked-files (neither) compares like with like"
         );
     }
-    let ab::Outcome { blocks, throttled, drift, mut flags, .. } = outcome;
-    flags.extend(one_shape.then_some(Flag::OneShape));
-    flags.extend(own_tolerance.then_some(Flag::OwnTolerance));
-    let wrong = sides.iter().flatten().any(|side| side.outside.is_some());
-    flags.extend(wrong.then_some(Flag::WrongByALittle));
+    let ab::Outcome { blocks, throttled, drift, flags, .. } = outcome;
     environment.canary_drift = drift;
     let (a_side, b_side) = sides.map(|[a, b]| (a, b)).unzip();
+    let [a, b] = names;
     let body = Ab {
         kernel: opts.kernel.clone(),
         shape,
-        a: names[0].clone(),
-        b: names[1].clone(),
+        a,
+        b,
         a_side,
         b_side,
         samples: blocks,
@@ -195,25 +143,14 @@ const SELECTED: &str = "selected";
 
 /// The variant that decode takes for a problem on this adapter. Tuned choices do not count: a
 /// variant that is named has the constants of its declaration.
-fn selected(kernel: &'static Kernel, problem: &Problem, gpu: &Gpu) -> Result<String> {
+fn selected(
+    kernel: &'static lathe_kernels::Kernel,
+    problem: &Problem,
+    gpu: &Gpu,
+) -> Result<String> {
     let selection = select(kernel, &problem.shape, &gpu.caps, &Hints::new(), None)
         .map_err(|e| Error::Usage(e.to_string()))?;
     Ok(selection.plan.variant)
-}
-
-/// Moves parameters that `--shape` does not name into the shapes that files take.
-fn within_files(
-    problem: Problem,
-    opts: &Opts,
-    files: &[Option<Subject>; 2],
-    gpu: &Gpu,
-) -> Result<Problem> {
-    let (mut moved, text) = (vec![problem], opts.shape.as_deref().unwrap_or_default());
-    for file in files.iter().flatten() {
-        // What it does not take anywhere near is said when it is planned.
-        moved = super::shapes::filled(moved, text, file, &gpu.caps)?;
-    }
-    Ok(moved.swap_remove(0))
 }
 
 /// Saves and prints a record; an error where it has no verdict.
@@ -239,12 +176,7 @@ fn no_verdict(ab: &Ab) -> String {
         1 => "1 block".to_owned(),
         n => format!("{n} blocks"),
     };
-    if ab
-        .samples
-        .iter()
-        .flat_map(|block| block.a.iter().chain(&block.b))
-        .any(|us| !usable(us))
-    {
+    if ab.samples.iter().flat_map(|block| block.a.iter().chain(&block.b)).any(|us| !usable(us)) {
         return format!("in {blocks} a time is not a positive number");
     }
     let fewest = ab.processes.iter().map(|process| process.blocks).min().unwrap_or(ab.blocks);
@@ -258,7 +190,7 @@ fn no_verdict(ab: &Ab) -> String {
 }
 
 fn print(ab: &Ab) {
-    let shape = super::shapes::brief(&ab.kernel, &ab.shape);
+    let shape = shapes::brief(&ab.kernel, &ab.shape);
     outln!("{}", format!("{} {shape}", ab.kernel).trim_end());
     let exact = |side: &Option<AbSide>| match side {
         Some(s) => format!("   NMSE {:.1e} of at most {:.0e}", s.nmse, s.nmse_bound),
@@ -285,21 +217,10 @@ fn print(ab: &Ab) {
             }
         }
     }
-    let sides = [("A", &ab.a_side), ("B", &ab.b_side)];
-    let sides = sides.into_iter();
-    let wrong: Vec<_> =
-        sides.filter_map(|(name, side)| Some((name, side.as_ref()?.outside.as_ref()?))).collect();
-    for (side, why) in &wrong {
-        outln!("{side} is WRONG by a little: {why}");
-    }
     let how = match &ab.verified {
         Some(v) => format!("{} positions verified", v.positions),
         None if ab.kernel == "decode" => "not verified".into(),
-        None => match wrong.as_slice() {
-            [] => "outputs judged".into(),
-            [(side, _)] => format!("{side} is wrong by a little"),
-            _ => "A and B are wrong by a little".into(),
-        },
+        None => "outputs judged".into(),
     };
     let over = match ab.processes.len() {
         0 => "within one run".to_owned(),

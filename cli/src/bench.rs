@@ -5,17 +5,14 @@ mod decode;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use lathe_harness::data::record::{Bench, BenchCase, Body, Environment, Record, StageTiming};
+use lathe_harness::data::record::{Bench, BenchCase, Body, Environment, Record};
 use lathe_harness::data::row::{self, Run};
 use lathe_harness::error::{Error, Result};
-use lathe_harness::measure::{BenchOptions, Outcome, Session};
-use lathe_harness::plan::select::{Hints, select};
+use lathe_harness::measure::{Outcome, Request, Session};
+use lathe_harness::plan::shapes::brief;
 use lathe_harness::plan::tuned::{Store, Tuned};
-use lathe_harness::plan::{Plan, PlanError, Subject};
-use lathe_kernels::Problem;
 
 use super::Global;
 use super::out;
@@ -74,9 +71,6 @@ struct KernelOpts {
     /// Time invocations that overlap too, each with its own outputs
     #[arg(long)]
     overlapped: bool,
-    /// Where an invocation is several dispatches, time each of them alone too
-    #[arg(long)]
-    stages: bool,
     /// Shapes of one kernel instead of its benchmark shapes, such as ROWS=1152,K=6912, with lists
     /// (ROWS=[64,128]) and ranges (K=64..=1024*2, K=64..=256+64); what is not named keeps the
     /// kernel's default, or is what a file takes
@@ -85,10 +79,6 @@ struct KernelOpts {
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
     #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<PathBuf>,
-    /// Time a file that is right for --shape alone: it is not checked on others, and the result
-    /// says so
-    #[arg(long, requires = "shape")]
-    one_shape: bool,
     /// Run again whenever your file is saved, its TOML, or what that one names
     #[arg(long, conflicts_with = "processes")]
     watch: bool,
@@ -110,9 +100,6 @@ struct KernelOpts {
 
 fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     let watched = super::watched(global, opts.watch, opts.wgsl.as_deref())?;
-    if opts.one_shape && opts.wgsl.is_none() {
-        return Err(Error::Usage("--one-shape needs a file of yours: --wgsl FILE".into()));
-    }
     let gpu = Arc::new(global.open()?);
     let allowed = opts.save.is_none() || opts.allow_software;
     super::refuse_software(&gpu, allowed, "a speed record", "saves")?;
@@ -125,57 +112,26 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     let session = &mut Session::new(&gpu)?;
     session.options.seed = opts.seed.unwrap_or(session.options.seed);
     session.options.overlapped = opts.overlapped;
-    session.options.stages = opts.stages;
     super::watch(watched, || once(global, opts, session))
 }
 
 fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()> {
-    let mut named = Vec::new();
-    for target in &opts.targets {
-        named.extend(super::named(Some(target))?);
-    }
-    if opts.targets.is_empty() {
-        named = super::named(None)?;
-    }
-    if opts.wgsl.is_some() && named.len() != 1 {
-        return Err(Error::Usage("--wgsl needs a KERNEL".into()));
-    }
-    if opts.shape.is_some() && named.iter().any(|(kernel, ..)| kernel.name != named[0].0.name) {
+    let targets = super::targets(&opts.targets, opts.wgsl.as_deref())?;
+    if opts.shape.is_some() && targets.iter().any(|t| t.kernel.name != targets[0].kernel.name) {
         return Err(Error::Usage("--shape needs a KERNEL, or variants of one".into()));
     }
     let tuned = match opts.selected && !opts.untuned {
         true => Store::read(&Store::default_path())?.of(&session.gpu.place()),
         false => Tuned::default(),
     };
-    let tuned = opts.selected.then_some(tuned);
-    let (mut planned, mut unavailable) = (Vec::new(), Vec::new());
-    for (kernel, variants) in named {
-        // A file stands in the place of one variant.
-        let mut subjects: Vec<_> = match &opts.wgsl {
-            Some(file) => vec![super::compiled(kernel, variants[0], file)?],
-            None => variants.into_iter().map(|v| Subject::of(kernel, v)).collect(),
-        };
-        let problems = match &opts.shape {
-            Some(text) => {
-                let problems = super::shapes::all(kernel, text)?;
-                super::shapes::filled(problems, text, &subjects[0], &session.gpu.caps)?
-            }
-            None if opts.first => vec![kernel.default_problem()],
-            None => kernel.bench(),
-        };
-        for subject in &mut subjects {
-            subject.one_shape = opts.one_shape;
-            super::check_others(&session.gpu, subject, &problems)?;
-        }
-        for problem in problems {
-            let plans = plans(session, tuned.as_ref(), &subjects, &problem, &mut unavailable)?;
-            planned.extend(plans.into_iter().map(|plan| (plan, problem.clone())));
-        }
-    }
+    let request = Request {
+        targets: &targets,
+        shape: opts.shape.as_deref(),
+        first: opts.first,
+        selected: opts.selected.then_some(&tuned),
+    };
+    let (planned, mut unavailable) = session.plan(&request)?;
     let count = planned.len();
-    if let Some(what) = what_comes(count, &session.options) {
-        eprintln!("lathe: {what}");
-    }
     let bar = global.progress(count as u64, "timing", false);
     let (bench, left_out) = session.measure_all(planned, &mut |session, name, outcome| {
         bar.inc(1);
@@ -233,53 +189,6 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
     }
 }
 
-/// Plans of a problem: of each variant or file, or of what decoding would take of these. Why others
-/// cannot run here is added to `unavailable`.
-fn plans(
-    session: &Session,
-    tuned: Option<&Tuned>,
-    subjects: &[Subject],
-    problem: &Problem,
-    unavailable: &mut Vec<String>,
-) -> Result<Vec<Plan>> {
-    let (caps, shape, kernel) = (&session.gpu.caps, &problem.shape, subjects[0].kernel);
-    if let Some(tuned) = tuned {
-        let selection = select(kernel, shape, caps, &Hints::new(), Some(tuned))
-            .map_err(|e| Error::Usage(e.to_string()))?;
-        tracing::info!("{} {}: {}", kernel.name, selection.plan.variant, selection.why);
-        let is_asked = subjects.iter().any(|s| s.variant.name == selection.plan.variant);
-        return Ok(Vec::from_iter(is_asked.then_some(selection.plan)));
-    }
-    let mut plans = Vec::new();
-    for subject in subjects {
-        match subject.plan(problem, caps) {
-            Ok(plan) => plans.push(plan),
-            Err(PlanError::Unavailable(reason)) => {
-                let (name, text) = (subject.variant.name, kernel.show_brief(problem));
-                unavailable.push(format!("{}/{name} {text}: {reason}", kernel.name));
-            }
-            Err(e) => return Err(e.into_usage()),
-        }
-    }
-    Ok(plans)
-}
-
-/// How many cases come and how long they take at most, where that is long enough to be asked.
-fn what_comes(cases: usize, options: &BenchOptions) -> Option<String> {
-    /// Seconds that nobody asks about.
-    const SHORT: f64 = 10.0;
-    // Cold and warm, and overlapped where asked for, each until the median is known or for so
-    // long; compiling and the reference come on top.
-    let timings = 2.0 + f64::from(u8::from(options.overlapped));
-    let seconds = cases as f64 * timings * options.time_out.as_secs_f64();
-    if seconds < SHORT {
-        return None;
-    }
-    let most = humantime::format_duration(Duration::from_secs(seconds.ceil() as u64));
-    let less = if cases > 20 { "; --first takes one shape a kernel" } else { "" };
-    Some(format!("{cases} cases, up to {most} of timing and what compiling takes{less}"))
-}
-
 fn record(session: &Session, bench: Bench) -> Record {
     Record::new(session.environment(), Body::Bench(bench))
 }
@@ -333,8 +242,7 @@ fn print(record: &Record, format: Format) {
 /// Prints the cases of a kernel, under a heading with all that they have in common.
 fn print_kernel(cases: &[BenchCase], environment: &Environment, format: Format) {
     let kernel = &cases[0].kernel;
-    let shapes: Vec<String> =
-        cases.iter().map(|case| super::shapes::brief(kernel, &case.shape)).collect();
+    let shapes: Vec<String> = cases.iter().map(|case| brief(kernel, &case.shape)).collect();
     let common: Vec<&str> = shapes[0]
         .split(',')
         .filter(|part| shapes.iter().all(|s| s.split(',').any(|p| p == *part)))
@@ -387,14 +295,6 @@ fn print_kernel(cases: &[BenchCase], environment: &Environment, format: Format) 
         }
         t.add_row(row);
         let name = [c.variant.clone(), own(shape)].join(" ");
-        let stage = |s: &StageTiming| match &s.cold {
-            Some(timing) => format!("{} {}", s.entry, table::micros(timing.median_us)),
-            None => format!("{} no time (it does something else when repeated)", s.entry),
-        };
-        let stages: Vec<_> = c.stages.iter().map(stage).collect();
-        if !stages.is_empty() {
-            notes.push(format!("{}: each dispatch alone: {}", name.trim_end(), stages.join(", ")));
-        }
         if !c.flags.is_empty() {
             let flags: Vec<_> = c.flags.iter().map(ToString::to_string).collect();
             notes.push(format!("{}: {}", name.trim_end(), flags.join(", ")));
@@ -423,32 +323,5 @@ fn tflop_s(t: f64) -> String {
         t if t >= 99.95 => format!("{t:.0}"),
         t if t >= 9.995 => format!("{t:.1}"),
         t => format!("{t:.2}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_run_says_so_first() {
-        let mut options = BenchOptions {
-            rotate_bytes: 1,
-            sample: Duration::from_millis(2),
-            noise: 0.002,
-            time_out: Duration::from_secs(3),
-            samples: 25,
-            overlapped: false,
-            stages: false,
-            seed: 1,
-        };
-        assert_eq!(what_comes(1, &options), None);
-        let twelve = "12 cases, up to 1m 12s of timing and what compiling takes";
-        assert_eq!(what_comes(12, &options).as_deref(), Some(twelve));
-        options.overlapped = true;
-        let said = what_comes(200, &options).unwrap_or_default();
-        assert!(
-            said.starts_with("200 cases, up to 30m of") && said.ends_with("one shape a kernel")
-        );
     }
 }

@@ -11,8 +11,8 @@ use lathe_harness::error::{Error, Result};
 
 use super::Global;
 use super::out::{self, Tone};
-use super::shapes::brief;
 use crate::table;
+use lathe_harness::plan::shapes::brief;
 
 const EXAMPLES: &str = "\
 Exit codes:
@@ -97,7 +97,7 @@ fn print(report: &GateReport) {
                 format!("{} ±{:.1} %", case.verdict, 100.0 * case.threshold),
             ]);
         }
-        out::table(t);
+        out::fitted(t);
     }
     if let Some(control) = report.control {
         outln!(

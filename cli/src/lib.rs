@@ -25,10 +25,8 @@ mod processes;
 mod quantize;
 mod report;
 mod sampling;
-mod shapes;
 mod show;
 mod suite;
-mod supervised;
 mod synth;
 mod table;
 mod tune;
@@ -44,10 +42,8 @@ use lathe_harness::data::record::Record;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
 use lathe_harness::gpu::{Checks, Gpu};
-use lathe_harness::judge;
-use lathe_harness::plan::user::{files_of, is_file};
-use lathe_harness::plan::{PlanError, Subject};
-use lathe_kernels::{Kernel, KernelVariant, Problem};
+use lathe_harness::plan::target::Target;
+use lathe_harness::plan::user::files_of;
 use out::Stream;
 use serde::Serialize;
 use tracing_subscriber::Layer as _;
@@ -195,12 +191,30 @@ pub fn main() -> ExitCode {
     name_runtime_folder();
     let args: Vec<OsString> = std::env::args_os().collect();
     match parse(&args) {
-        Ok(cli) => supervised::run(&args, || {
+        Ok(cli) => on_large_stack(|| {
             log(&cli.global).init();
             ExitCode::from(work(cli))
         }),
         Err(code) => ExitCode::from(code),
     }
+}
+
+/// Runs a command on a stack of which only what is used takes memory: front ends walk the nested
+/// expressions of a user's file by recursion.
+fn on_large_stack(work: impl FnOnce() -> ExitCode + Send) -> ExitCode {
+    const STACK: usize = 1 << 29;
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        match worker.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(code)) => code,
+            // It panicked, and has said so.
+            Ok(Err(_)) => ExitCode::from(101),
+            Err(e) => {
+                eprintln!("lathe: cannot start a thread: {e}");
+                ExitCode::from(4)
+            }
+        }
+    })
 }
 
 /// Result of a command that ran in this process.
@@ -214,8 +228,7 @@ pub struct Finished {
     pub stderr: Vec<u8>,
 }
 
-/// Runs a command in this process, `lathe` itself being the first argument. A file of the user's is
-/// compiled here too, not in a process of its own.
+/// Runs a command in this process, `lathe` itself being the first argument.
 pub fn run(args: &[OsString]) -> Finished {
     let (code, stdout, stderr) = out::captured(|| match parse(args) {
         Ok(cli) => tracing::subscriber::with_default(log(&cli.global), || work(cli)),
@@ -337,14 +350,28 @@ fn chunk(text: &str) -> Result<usize, String> {
 fn watched<'a>(
     global: &Global,
     is_asked: bool,
-    file: Option<&'a Path>,
+    wgsl: Option<&'a Path>,
 ) -> Result<Option<&'a Path>> {
     let refuse = |why: &str| Err(Error::Usage(why.into()));
-    match file {
-        _ if !is_asked => Ok(None),
-        _ if global.json => refuse("--watch prints again and again, --json one document"),
-        None => refuse("--watch needs a file of yours: --wgsl FILE"),
-        file => Ok(file),
+    match (is_asked, wgsl) {
+        (false, _) => Ok(None),
+        (true, _) if global.json => refuse("--watch prints again and again, --json one document"),
+        (true, None) => refuse("--watch needs a file of yours: --wgsl FILE"),
+        (true, file) => Ok(file),
+    }
+}
+
+/// Kernels and variants that are named, or all, with a file in the place of the only one's first
+/// variant.
+fn targets(names: &[String], file: Option<&Path>) -> Result<Vec<Target>> {
+    let mut targets = match names {
+        [] => Target::parse(None)?,
+        names => names.iter().map(|name| Target::one(name)).collect::<Result<_>>()?,
+    };
+    match (file, targets.len()) {
+        (None, _) => Ok(targets),
+        (Some(file), 1) => Ok(vec![targets.swap_remove(0).with_file(file)?]),
+        _ => Err(Error::Usage("--wgsl needs a KERNEL".into())),
     }
 }
 
@@ -398,60 +425,11 @@ fn write_page(path: &Path, page: &str) -> Result<()> {
     files::replace(path, page.as_bytes()).map_err(Error::io(path))
 }
 
-/// `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`: a variant, or the file that stands in its place.
-/// Alone a file stands in that of the first.
-fn subject(kernel: &'static Kernel, text: &str) -> Result<Subject> {
-    let variant = |name: &str| -> Result<&'static KernelVariant> {
-        let mut found = named(Some(&format!("{}/{name}", kernel.name)))?;
-        Ok(found.swap_remove(0).1.swap_remove(0))
-    };
-    if !is_file(text) {
-        return Ok(Subject::of(kernel, variant(text)?));
-    }
-    match text.split_once('=') {
-        // A file's own name may have one.
-        Some((name, file)) if !Path::new(text).exists() => {
-            compiled(kernel, variant(name)?, Path::new(file))
-        }
-        _ => compiled(kernel, &kernel.variants[0], Path::new(text)),
-    }
-}
-
-/// A user's file in the place of a variant.
-fn compiled(
-    kernel: &'static Kernel,
-    variant: &'static KernelVariant,
-    file: &Path,
-) -> Result<Subject> {
-    Subject::compile(file, kernel, variant).map_err(PlanError::into_usage)
-}
-
-/// Checks a file on shapes other than those that are to be timed, unless it is for these alone.
-/// Returns what is wrong by a little there, where that is let pass.
-fn check_others(
-    gpu: &std::sync::Arc<Gpu>,
-    file: &mut Subject,
-    timed: &[Problem],
-) -> Result<Option<String>> {
-    if file.one_shape || file.path().is_none() {
-        return Ok(None);
-    }
-    let others = judge::check::check_others(gpu, file, timed)?;
-    file.one_shape = others.checked == 0;
-    // A file that does not take what is to be timed is said to be unavailable there.
-    if file.one_shape && timed.iter().any(|problem| file.plan(problem, &gpu.caps).is_ok()) {
-        eprintln!(
-            "lathe: {}: it takes no other shape to be checked on; the result says `one shape`",
-            out::escaped(&file.name())
-        );
-    }
-    Ok(others.outside)
-}
-
-/// Runs `work`, and where there is a file to watch again whenever one is saved that it is made of,
-/// until interrupted. An error is then shown and waits for the next save.
+/// Runs `work`, and where there is a file to watch again whenever it is saved, or one that it is
+/// made of, until interrupted. An error is then shown and waits for the next save.
 fn watch(watched: Option<&Path>, mut work: impl FnMut() -> Result<()>) -> Result<()> {
     let Some(watched) = watched else { return work() };
+    let shown = watched.display().to_string();
     let stamp = |path: &PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
     loop {
         // What a mapping names may be another file after each save.
@@ -464,72 +442,10 @@ fn watch(watched: Option<&Path>, mut work: impl FnMut() -> Result<()>) -> Result
             }
             eprintln!("lathe: {}", out::escaped(&e.to_string()));
         }
-        eprintln!("watching {}", out::escaped(&watched.display().to_string()));
+        eprintln!("watching {}", out::escaped(&shown));
         // A file that is being replaced is not there for a moment.
         while stamps() == seen || !watched.exists() {
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
-    }
-}
-
-/// Names that a mistyped one may have meant, or all that there are.
-fn meant(name: &str, known: &[&str]) -> String {
-    /// Likeness of two names, from 0 to 1, at which one is taken for the other.
-    const ALIKE: f64 = 0.75;
-    let alike = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
-    let mut near: Vec<_> = known.iter().filter(|known| alike(known) >= ALIKE).collect();
-    near.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
-    let near: Vec<_> = near.iter().take(3).map(|name| format!("`{name}`")).collect();
-    match near.is_empty() {
-        false => format!("did you mean {}?", near.join(" or ")),
-        true => format!("there are {}", known.join(", ")),
-    }
-}
-
-/// A kernel and the variants of it that were named.
-type Named = (&'static Kernel, Vec<&'static KernelVariant>);
-
-/// The kernels and variants that `KERNEL`, `KERNEL/VARIANT` or nothing names.
-fn named(target: Option<&str>) -> Result<Vec<Named>> {
-    let all = |k: &'static Kernel| (k, k.variants.iter().collect::<Vec<_>>());
-    let Some(target) = target else {
-        return Ok(lathe_kernels::kernels().iter().map(all).collect());
-    };
-    if is_file(target) {
-        return Err(Error::Usage(format!(
-            "{target} is a file and no kernel: name the kernel in whose place it stands, and the \
-             file with --wgsl; `lathe validate` takes any WGSL"
-        )));
-    }
-    let (kernel, variant) = match target.split_once('/') {
-        Some((k, v)) => (k, Some(v)),
-        None => (target, None),
-    };
-    let kernel = lathe_kernels::kernel(kernel).ok_or_else(|| {
-        let known: Vec<_> = lathe_kernels::kernels().iter().map(|k| k.name).collect();
-        Error::Usage(format!("no kernel `{kernel}`; {}", meant(kernel, &known)))
-    })?;
-    let Some(variant) = variant else { return Ok(vec![all(kernel)]) };
-    let found = kernel.variant(variant).ok_or_else(|| {
-        let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
-        Error::Usage(format!(
-            "kernel {} has no variant `{variant}`; {}",
-            kernel.name,
-            meant(variant, &known)
-        ))
-    })?;
-    Ok(vec![(kernel, vec![found])])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::meant;
-
-    #[test]
-    fn a_name_that_is_near_is_offered_and_others_are_listed() {
-        let known = ["gemv", "gemv_q", "rope"];
-        assert_eq!(meant("gemmv", &known), "did you mean `gemv`?");
-        assert_eq!(meant("gemvq", &known), "did you mean `gemv_q` or `gemv`?");
-        assert_eq!(meant("softmax", &known), "there are gemv, gemv_q, rope");
     }
 }

@@ -3,6 +3,7 @@
 use clap::Args;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::plan::Plan;
+use lathe_harness::plan::target::Target;
 use lathe_kernels::{Capabilities, Kernel, KernelVariant};
 use serde::Serialize;
 
@@ -49,7 +50,7 @@ struct VariantLine {
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(target) = &opts.target {
         // Refused as in other commands where it is none of ours.
-        let (kernel, _) = super::named(Some(target))?.swap_remove(0);
+        let kernel = Target::one(target)?.kernel;
         return Err(Error::Usage(format!(
             "`lathe list` lists all kernels; `lathe check {target}` runs {}",
             kernel.name

@@ -9,6 +9,7 @@ use clap::Args;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
 use lathe_harness::plan::PlanError;
+use lathe_harness::plan::target::Target;
 use lathe_harness::plan::user::{is_padding, reflected};
 use lathe_kernels::reflect::{Default, Field};
 use lathe_kernels::{Kernel, ParamKind, Reflection, Role};
@@ -28,7 +29,7 @@ pub(super) struct Opts {
 }
 
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
+    let kernel = Target::one(&opts.kernel)?.kernel;
     let (_, reflection) = reflected(&opts.file).map_err(PlanError::into_usage)?;
     let text = skeleton(kernel, &reflection);
     if global.json {

@@ -8,6 +8,8 @@ use lathe_harness::decode::{DecodeOptions, Model};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::plan::backend_text::{self, Language, Written};
 use lathe_harness::plan::run::{Run, Runs};
+use lathe_harness::plan::target::Target;
+use lathe_harness::plan::{Subject, shapes};
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, phases};
 
 use super::Global;
@@ -65,14 +67,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
         return Ok(());
     }
-    let (kernel, variants) = super::named(Some(&opts.target))?.remove(0);
-    let &[variant] = variants.as_slice() else {
+    let Target { kernel, subjects } = Target::one(&opts.target)?;
+    let [Subject { variant, .. }] = subjects.as_slice() else {
         return Err(Error::Usage(format!(
             "{} has {} variants: name one, as {}/{}",
             kernel.name,
-            variants.len(),
+            subjects.len(),
             kernel.name,
-            variants[0].name
+            subjects[0].variant.name
         )));
     };
     let linked = opts.language == Language::Wgsl && opts.shape.is_none();
@@ -147,7 +149,7 @@ fn stages(
     variant: &'static KernelVariant,
     opts: &Opts,
 ) -> Result<Vec<(Option<&'static str>, Written)>> {
-    let shape = super::shapes::one(kernel, opts.shape.as_deref())?.shape;
+    let shape = shapes::one(kernel, opts.shape.as_deref())?.shape;
     let caps = backend_text::generous();
     if let Some(reason) = variant.unsupported(&shape, &caps) {
         return Err(Error::Usage(format!("{}/{}: {reason}", kernel.name, variant.name)));

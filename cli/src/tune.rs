@@ -11,8 +11,10 @@ use lathe_harness::data::processes::CLAIM;
 use lathe_harness::decode::Model;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::measure::tune::{Answer, Candidate, Found, Request, Trials, TuneOptions, tune};
+use lathe_harness::plan::shapes;
+use lathe_harness::plan::target::Target;
 use lathe_harness::plan::tuned::Store;
-use lathe_kernels::{Kernel, KernelVariant, Problem};
+use lathe_kernels::Problem;
 use serde::Serialize;
 
 use super::Global;
@@ -70,8 +72,8 @@ struct Report {
 
 /// One request a line on stdin, its answer a line on stdout.
 pub(super) fn candidates(global: &Global, opts: &CandidatesOpts) -> Result<()> {
-    let (kernel, _) = super::named(Some(&opts.kernel))?.swap_remove(0);
-    let problem = super::shapes::one(kernel, Some(&opts.shape))?;
+    let kernel = Target::one(&opts.kernel)?.kernel;
+    let problem = shapes::one(kernel, Some(&opts.shape))?;
     let mut trials = Trials::new(Arc::new(global.open()?), kernel, problem);
     for line in std::io::stdin().lines() {
         let line = line.map_err(|e| Error::Usage(format!("candidates on stdin: {e}")))?;
@@ -101,25 +103,22 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if opts.kernel.is_none() && !opts.candidate.is_empty() {
         return Err(Error::Usage("--candidate goes with a KERNEL".into()));
     }
-    type Work = (&'static Kernel, Vec<&'static KernelVariant>, Problem);
-    let work: Vec<Work> = match (&opts.kernel, &opts.model) {
+    let mut work: Vec<(Target, Problem)> = Vec::new();
+    match (&opts.kernel, &opts.model) {
         (Some(name), None) => {
-            let (kernel, variants) = super::named(Some(name))?.swap_remove(0);
-            let problems =
-                super::shapes::all(kernel, opts.shape.as_deref().unwrap_or_default())?.into_iter();
-            problems.map(|problem| (kernel, variants.clone(), problem)).collect()
+            let target = Target::one(name)?;
+            let problems = shapes::all(target.kernel, opts.shape.as_deref().unwrap_or_default())?;
+            work.extend(problems.into_iter().map(|problem| (target.clone(), problem)));
         }
         (name, Some(model)) => {
-            let named = super::named(name.as_deref())?;
-            let problems = Model::open(model)?.problems(&gpu.caps)?.into_iter();
-            let wanted = |(kernel, problem): (&'static Kernel, Problem)| {
-                let (_, variants) = named.iter().find(|(k, _)| k.name == kernel.name)?;
-                Some((kernel, variants.clone(), problem))
-            };
-            problems.filter_map(wanted).collect()
+            let targets = Target::parse(name.as_deref())?;
+            for (kernel, problem) in Model::open(model)?.problems(&gpu.caps)? {
+                let target = targets.iter().find(|target| target.kernel.name == kernel.name);
+                work.extend(target.map(|target| (target.clone(), problem)));
+            }
         }
         (None, None) => return Err(Error::Usage("give a KERNEL or --model FILE".into())),
-    };
+    }
     let mut store = Store::read(&path)?;
     let mut options = TuneOptions {
         time_out: Duration::from_secs_f64(opts.time_out.clamp(0.1, 3600.0)),
@@ -130,13 +129,14 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     };
     let program = program()?;
     let mut all = Vec::new();
-    for (kernel, variants, problem) in work {
+    for (Target { kernel, subjects }, problem) in work {
+        let variants: Vec<_> = subjects.iter().map(|subject| subject.variant).collect();
         options.files.clear();
         for text in &opts.candidate {
-            let file = super::subject(kernel, text)?;
-            let path =
-                file.path().ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
-            options.files.push((file.variant, path.to_owned()));
+            let side = Target::side(kernel, text)?;
+            let file =
+                side.path().ok_or_else(|| Error::Usage(format!("{text}: not a .wgsl file")))?;
+            options.files.push((side.variant, file.to_owned()));
         }
         let count =
             lathe_harness::measure::tune::candidates(&variants, &options.files).len() as u64;
@@ -227,7 +227,7 @@ fn show(global: &Global, store: &Store) -> Result<()> {
         let mut t = table::table(&header, &[2]);
         for e in own {
             let set: Vec<_> = e.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
-            let shape = super::shapes::brief(&e.kernel, &e.shape);
+            let shape = shapes::brief(&e.kernel, &e.shape);
             t.add_row(vec![
                 broken(format!("{} {shape}", e.kernel).trim_end()),
                 broken(format!("{} {}", e.variant, set.join(",")).trim_end()),

@@ -9,6 +9,7 @@ use clap::Args;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::plan::PlanError;
 use lathe_harness::plan::backend_text::{self, Language, Limitation, Written};
+use lathe_harness::plan::target::Target;
 use lathe_harness::plan::user::{is_file, reflected};
 use lathe_kernels::reflect::Entry;
 use lathe_kernels::{Constants, Kernel, KernelVariant, Reflection, Shape};
@@ -71,8 +72,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
 
 fn validate_variants(global: &Global, opts: &Opts) -> Result<()> {
     let mut lines = Vec::new();
-    for (kernel, variants) in super::named(opts.target.as_deref())? {
-        lines.extend(variants.into_iter().map(|variant| validate(kernel, variant)));
+    for Target { kernel, subjects } in Target::parse(opts.target.as_deref())? {
+        lines.extend(subjects.iter().map(|subject| validate(kernel, subject.variant)));
     }
     let failed = lines.iter().filter(|l| !l.errors.is_empty()).count();
     let report = Report { passed: lines.len() - failed, failed, variants: lines };

@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::process::Output;
 
-use lathe_kernels::Kernel;
 use serde_json::Value;
 
 use crate::common::{
@@ -107,13 +106,13 @@ fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
         .map(|day| repository(&format!("benches/records/nvidia-h200.csv#{day}-ladder-gemv_q")));
     let compare = ["compare", &base, &new];
     let folder = Folder::new();
-    let (store, merged) = (folder.write("tuned.json", long_store()), folder.path("folder"));
+    let store = folder.write("tuned.json", long_store());
     let entries = ["one_with_a_name_as_long_as_they_come", "another_that_is_as_long_as_this"];
     let entry = |name: &&str| format!("@compute @workgroup_size(8, 8, 4) fn {name}() {{}}\n");
     let wgsl = folder.write("mine.wgsl", entries.iter().map(entry).collect::<String>());
     // A chat template is a long value.
     let talking = talking_model(&folder);
-    let commands: [&[&str]; 12] = [
+    let commands: [&[&str]; 11] = [
         &["doctor"],
         &["list"],
         &["check", "glu", "--cases", "1"],
@@ -125,7 +124,6 @@ fn tables_fit_80_columns_and_a_pipe_has_no_colours() {
         &["validate", "matmul", "--limits", "all"],
         &["validate", &wgsl],
         &["tune", "--show", "--store", &store],
-        &["merge", &base, &new, "-o", &merged],
     ];
     for command in commands {
         let (lines, text) = table(&lathe(command));
@@ -256,18 +254,9 @@ fn a_broken_model_exits_5_and_is_named() {
 #[test]
 fn validate_and_list_print_one_document() {
     let gpu = common::gpu();
-    let reports = match &gpu {
-        Some(gpu) if !common::takes_all(gpu) => {
-            let kernels = common::share(gpu, 3, 0, lathe_kernels::kernels());
-            let validated = |kernel: &&Kernel| lathe(&["validate", kernel.name, "--json"]);
-            kernels.iter().map(validated).collect()
-        }
-        _ => vec![lathe(&["validate", "--json"])],
-    };
-    for report in reports.iter().map(document) {
-        assert_eq!(report["failed"], 0, "{report}");
-        assert!(report["passed"].as_u64().unwrap() > 0);
-    }
+    let report = document(&lathe(&["validate", "--json"]));
+    assert_eq!(report["failed"], 0, "{report}");
+    assert!(report["passed"].as_u64().unwrap() > 0);
     if gpu.is_none() {
         return;
     }
@@ -487,7 +476,7 @@ fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
     assert!(off.get("runs_gave_up").is_none(), "{off}");
     // Verified step by step first, not at all, and in every position.
     let ways = [(&[][..], 0), (&["--no-verify"], 1), (&["--verify"], 0)];
-    for (more, tokens) in common::share(&gpu, 2, 0, ways) {
+    for (more, tokens) in ways {
         let output = run(&[more, &["--runs", "auto:64x64", "--json"]].concat());
         let said = ended(&output, 0);
         assert!(said.contains("waited in vain") && said.contains("going on"), "{more:?}: {said}");

@@ -1,19 +1,17 @@
 //! Every kernel and variant against its reference: the fixed cases, then random shapes at the
-//! edges of tiles. A failure shrinks to a small shape and prints the command that repeats it.
+//! edges of tiles. A failure prints the command that repeats it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
 use lathe_harness::execute::Execute;
-use lathe_harness::gpu::{Gpu, Pipelines, Policy};
-use lathe_harness::judge::check::{Case, CaseResult, Verdict, check, check_plan, sweep};
+use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
+use lathe_harness::judge::check::{Case, Request, Verdict, check, check_plan, sweep};
+use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::Part;
 use lathe_harness::plan::select::{Hints, select};
-use lathe_harness::plan::{Plan, PlanError, Subject};
-use lathe_kernels::{
-    Capabilities, Constants, CooperativeMatrix, Kernel, KernelVariant, MatrixScalar, Problem,
-    kernels,
-};
+use lathe_harness::plan::target::Target;
+use lathe_kernels::{Capabilities, Constants, CooperativeMatrix, Kernel, MatrixScalar, kernels};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -21,72 +19,59 @@ use crate::common::{self, OwnDevice};
 
 const SEED: u64 = 42;
 
-fn checked(
-    gpu: &Arc<Gpu>,
-    kernel: &'static Kernel,
-    variants: impl IntoIterator<Item = &'static KernelVariant>,
-    problem: &Problem,
-    seed: u64,
-) -> Result<Vec<CaseResult>, String> {
-    let mut results = Vec::new();
-    for variant in variants {
-        let result =
-            check(gpu, &Pipelines::default(), &Subject::of(kernel, variant), problem, seed)
-                .map_err(|e| format!("{}/{}: {e}", kernel.name, variant.name))?;
-        if let Verdict::Failed { reason, .. } = &result.verdict {
-            return Err(format!("{reason}\n  repeat: {}", result.reproducer(gpu.checks)));
+/// The sweep of `lathe check`, on two devices and more: every variant on all fixed cases of its
+/// kernel.
+#[test]
+fn every_variant_matches_its_reference_on_every_fixed_case() {
+    let Some(gpu) = common::own_gpu() else { return };
+    let targets = Target::parse(None).unwrap();
+    let request =
+        Request { targets: &targets, shape: None, random: 0, seed: SEED, fail_fast: false };
+    let another = || Gpu::open(None, Checks::Files);
+    let report = sweep(&gpu, &request, &another, &|_, _| {}).unwrap();
+    let failed = report.cases.iter().filter_map(|case| match &case.verdict {
+        Verdict::Failed { reason, .. } => {
+            Some(format!("{reason}\n  repeat: {}", case.reproducer(gpu.checks)))
         }
-        results.push(result);
+        _ => None,
+    });
+    let failed: Vec<_> = failed.collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    let matrices = &gpu.caps.cooperative_matrices;
+    for target in &targets {
+        for subject in &target.subjects {
+            let (name, variant) = (target.kernel.name, subject.variant.name);
+            let own = report.cases.iter().filter(|c| c.kernel == name && c.variant == variant);
+            let passed = own.filter(|c| matches!(c.verdict, Verdict::Passed { .. })).count();
+            let needs = lathe_kernels::reflection(name, variant).unwrap();
+            let expected = (!needs.needs_subgroup || gpu.caps.subgroup.is_some())
+                && needs.needs_cooperative_matrix.iter().all(|m| matrices.contains(m));
+            assert!(!expected || passed > 0, "{name}/{variant} ran no fixed case");
+        }
     }
-    Ok(results)
+    eprintln!("{} cases passed, {} unavailable", report.passed, report.unavailable);
 }
 
-/// The problems that a variant is checked on, of those that it runs. Variants take turns: what one
-/// leaves out, the next one has.
-fn own_problems<'p>(
-    gpu: &Gpu,
-    kernel: &'static Kernel,
-    at: usize,
-    problems: &'p [(Problem, u64)],
-) -> Vec<&'p (Problem, u64)> {
-    let variant = &kernel.variants[at];
-    let runs = |(problem, _): &&(Problem, u64)| {
-        let plan = Plan::of(kernel, variant, &problem.shape, &gpu.caps);
-        !matches!(plan, Err(PlanError::Unavailable(_)))
-    };
-    common::share(gpu, 16, at, problems.iter().filter(runs))
-}
-
+/// All variants of a kernel on a random problem. A failure shrinks to a small one.
 fn matches_reference(name: &str) {
     let Some(gpu) = common::own_gpu() else { return };
-    let kernel = lathe_kernels::kernel(name).unwrap();
-    let problems = sweep(kernel, 0, SEED);
-    for (at, variant) in kernel.variants.iter().enumerate() {
-        let mut passed = 0;
-        for (problem, seed) in own_problems(&gpu, kernel, at, &problems) {
-            let results = checked(&gpu, kernel, [variant], problem, *seed);
-            let results = results.unwrap_or_else(|e| panic!("{e}"));
-            passed += usize::from(matches!(results[0].verdict, Verdict::Passed { .. }));
-        }
-        eprintln!("{name}/{}: {passed} of {} fixed cases passed", variant.name, problems.len());
-        let needs = lathe_kernels::reflection(name, variant.name).unwrap();
-        let matrices = &gpu.caps.cooperative_matrices;
-        let expected = (!needs.needs_subgroup || gpu.caps.subgroup.is_some())
-            && needs.needs_cooperative_matrix.iter().all(|m| matrices.contains(m));
-        assert!(!expected || passed > 0, "{name}/{} ran no fixed case", variant.name);
-    }
+    let target = Target::one(name).unwrap();
+    let kernel = target.kernel;
     // Problems come from a vector of draws, so that shrinking the draws shrinks the problem.
     let drawn = kernel.params.len() + kernel.state.len();
     let draws = proptest::collection::vec(any::<u32>(), 2 * drawn);
-    // Each run draws others.
-    let cases = if common::takes_all(&gpu) { 2 } else { 1 };
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let mut runner = TestRunner::new(config);
-    let outcome = runner.run(&(draws, any::<u64>()), |(draws, seed)| {
+    let config = Config { cases: 1, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&(draws, any::<u64>()), |(draws, seed)| {
         let mut draws = draws.into_iter();
         let problem = kernel.draw(&mut |n| draws.next().unwrap_or(0) % n.max(1));
-        let variants = common::share(&gpu, 2, 0, kernel.variants);
-        checked(&gpu, kernel, variants, &problem, seed).map_err(TestCaseError::fail)?;
+        for subject in &target.subjects {
+            let case = check(&gpu, &Pipelines::default(), subject, &problem, seed)
+                .map_err(|e| TestCaseError::fail(e.to_string()))?;
+            if let Verdict::Failed { reason, .. } = &case.verdict {
+                let repeat = case.reproducer(gpu.checks);
+                return Err(TestCaseError::fail(format!("{reason}\n  repeat: {repeat}")));
+            }
+        }
         Ok(())
     });
     outcome.unwrap_or_else(|e| panic!("{e}"));
@@ -241,7 +226,7 @@ fn kernels_over_rounded_activations_match_in_several_turns() {
         ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q5_0,POST_NORM=rms", 4.0, 4.0),
         ("matmul_rmsnorm_fused", "ROWS=75,K=301,WEIGHT=q8_0,NEXT_NORM=rms", 2.0, 1.0),
     ];
-    for (name, text, each, split) in common::share(&gpu, 5, 0, all) {
+    for (name, text, each, split) in all {
         let kernel = lathe_kernels::kernel(name).unwrap();
         let variant = kernel.variants.iter().find(|v| v.name.ends_with("_dp4a24")).unwrap();
         let constants =
@@ -283,7 +268,7 @@ fn gemv_q_in_several_turns_matches_reference() {
         ("ROWS=98,K=96,WEIGHT=q8_0,BETA=1", 2.0, 4.0, 8.0),
         ("ROWS=37,K=800,WEIGHT=q4_k", 1.0, 32.0, 8.0),
     ];
-    for (text, each, lanes, split) in common::share(&gpu, 4, 0, all) {
+    for (text, each, lanes, split) in all {
         let constants =
             [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
         for name in ["planes_dp4a16", "planes_dp4a24"] {
@@ -344,7 +329,7 @@ fn attention_does_not_mix_what_no_token_filled() {
         let variants = kernel.variants.iter();
         variants.flat_map(move |variant| sizes.map(|size| (kernel, variant, size)))
     });
-    for (kernel, variant, size) in common::share(&gpu, 5, 0, all) {
+    for (kernel, variant, size) in all {
         let (name, (capacity, seen, kv_heads, head_dim)) = (kernel.name, size);
         // What the kernel itself appends nobody has filled before.
         let filled = seen - usize::from(name == "attention_append");

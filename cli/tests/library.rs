@@ -11,8 +11,8 @@ use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Verdict, check};
 use lathe_harness::judge::diff;
-use lathe_harness::plan::Subject;
 use lathe_harness::plan::select::Hints;
+use lathe_harness::plan::target::Target;
 use lathe_harness::{Error, wgpu};
 use lathe_kernels::descriptor::*;
 use lathe_kernels::gemv::{self, Gemv};
@@ -88,10 +88,9 @@ fn an_operation_of_another_crate_is_checked_against_its_own_oracle() {
     registered();
     let Some(gpu) = common::gpu() else { return };
     let checked = |name: &str| {
-        let kernel = lathe_kernels::kernel(name).unwrap();
-        let (problem, pipelines) = (kernel.default_problem(), Pipelines::default());
-        let subject = Subject::of(kernel, &kernel.variants[0]);
-        check(&gpu, &pipelines, &subject, &problem, 1).map(|c| c.verdict)
+        let target = Target::one(name).unwrap();
+        let (problem, pipelines) = (target.kernel.default_problem(), Pipelines::default());
+        check(&gpu, &pipelines, &target.subjects[0], &problem, 1).map(|c| c.verdict)
     };
     assert!(matches!(checked("negate").unwrap(), Verdict::Passed { .. }));
     assert!(matches!(checked("negate_wrongly").unwrap(), Verdict::Failed { .. }));

@@ -125,7 +125,7 @@ fn what_a_text_makes_of_a_shape_or_a_compiler_ends_in_a_message() {
         (&[("+ delta[i]", divides)][..], "N=64", 2, "Division by zero"),
         (&[("+ delta[i]", divides)], "N=65", 1, "out of bound"),
         (&[("@compute", &long)], "N=64", 2, "mine.wgsl: "),
-        (&[("@compute", private), ("x[i] = x[i] + delta[i];", reads)], "N=64", 4, "mine.wgsl: "),
+        (&[("@compute", private), ("x[i] = x[i] + delta[i];", reads)], "N=64", 2, "mine.wgsl: "),
         (
             &[("delta: array<f32>", "delta: array<f32, 1000000>")],
             "N=64",

@@ -7,8 +7,7 @@
 
 pub use lathe_decode as decode;
 pub use lathe_device::{
-    Error, Result, error, execute, gpu, guard, judge, measure, plan, register, register_variants,
-    wgpu,
+    Error, Result, error, execute, gpu, judge, measure, plan, register, register_variants, wgpu,
 };
 pub use lathe_model as model;
 pub use lathe_record as data;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What an adapter offers, as far as kernels care.
+/// Features and limits of an adapter that kernels depend on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capabilities {
     /// Smallest and largest subgroup size, when subgroup operations are available.
@@ -68,7 +68,7 @@ impl fmt::Display for CooperativeMatrix {
 }
 
 impl Capabilities {
-    /// What every WebGPU adapter offers: no optional feature, the default limits.
+    /// Capabilities of every WebGPU adapter: no optional feature, the default limits.
     pub fn minimal() -> Self {
         Self {
             subgroup: None,

@@ -136,7 +136,7 @@ codes! {
         GeluTanh = "gelu_tanh",
     }
 
-    /// Which elements of a head rotate together.
+    /// Elements of a head that rotate together.
     RopeStyle("ROPE_") {
         /// (2i, 2i + 1).
         Interleaved = "interleaved",
@@ -152,9 +152,9 @@ codes! {
         Llama3 = "llama3",
     }
 
-    /// Whether something is normed on the way.
+    /// Norm of a vector on the way.
     Norm("NORM_") {
-        /// As it is.
+        /// None.
         None = "none",
         /// RMSNorm.
         Rms = "rms",
@@ -168,7 +168,7 @@ codes! {
         Gemma = "gemma",
     }
 
-    /// Which part of the LM head's matrix an operation reads.
+    /// Part of the LM head's matrix that an operation reads.
     HeadPart("PART_") {
         /// All of it.
         Whole = "whole",
@@ -180,7 +180,7 @@ codes! {
         Last = "last",
     }
 
-    /// Whether an embedding table is whole.
+    /// Part of an embedding table.
     TablePart("TABLE_") {
         /// All rows.
         Whole = "whole",
@@ -188,7 +188,7 @@ codes! {
         Part = "part",
     }
 
-    /// Which way keys and values go between a ring and the rows of a chunk.
+    /// Direction of keys and values between a ring and the rows of a chunk.
     WindowWay("WAY_") {
         /// The ring's tokens into the rows before the chunk's.
         ToRows = "to_rows",
@@ -196,7 +196,7 @@ codes! {
         ToRing = "to_ring",
     }
 
-    /// Whose tokens the rows of a dispatch are.
+    /// Owner of the tokens whose rows a dispatch has.
     TokensOf("OF_") {
         /// Neighbours of one sequence.
         One = "one",
@@ -204,7 +204,7 @@ codes! {
         Each = "each",
     }
 
-    /// What lies in a row of the queries of a prefill.
+    /// Contents of a row of the queries of a prefill.
     QueryRow("ROW_") {
         /// Query heads.
         Q = "q",
@@ -259,7 +259,7 @@ impl Format {
 }
 
 impl FloatFormat {
-    /// What kernels store activations in.
+    /// Formats in which kernels store activations.
     pub const STORED: &'static [FloatFormat] = Self::ALL.split_at(2).0;
 
     /// Bytes of one value.
@@ -298,7 +298,7 @@ impl KvFormat {
 pub const KV_BLOCK: usize = 32;
 
 impl NormOffset {
-    /// What is added to the norm's weight.
+    /// Number that is added to the norm's weight.
     pub const fn value(self) -> f32 {
         match self {
             NormOffset::Standard => 0.0,

@@ -1,4 +1,4 @@
-//! What an operation declares about itself, once, for check, bench, select, decode and pages alike.
+//! Declarations of operations, written once for check, bench, select, decode and pages alike.
 //!
 //! A [`Declaration`] is written with typed parameters. [`Kernel`] is the same over a [`Shape`],
 //! whose parameters have names alone: code that works on any operation uses that one.
@@ -45,7 +45,7 @@ pub fn groups_for(items: usize, c: &Constants) -> usize {
     items.div_ceil(c["WG"] as usize)
 }
 
-/// What an operation of parameters `P` is: everything that any part of Lathe needs to know of it.
+/// Everything that Lathe needs to know of an operation with parameters `P`.
 pub struct Declaration<P: 'static> {
     /// The one name: folder, reference, oracle, benchmark and page.
     pub name: &'static str,
@@ -64,9 +64,10 @@ pub struct Declaration<P: 'static> {
     pub prefer: Of<P, &'static [&'static str]>,
     /// Bytes and flops a perfect implementation must move and do.
     pub cost: OfState<P, Cost>,
-    /// How far f32 arithmetic may lie from the reference.
+    /// Allowed distance of f32 arithmetic from the reference.
     pub tolerance: OfState<P, Tolerance>,
-    /// Problems that are always checked: the models' own and known traps, as a [table](Kernel::read).
+    /// Problems that are always checked: the models' own and known traps, as a
+    /// [table](Kernel::read).
     pub cases: &'static str,
     /// A table of the problems a benchmark runs when none is named; the first is also the default
     /// of `--shape`.
@@ -79,9 +80,9 @@ pub struct Fusion<P: 'static> {
     pub of: &'static [&'static str],
     /// Why it is better not to, if it is: what was measured.
     pub against: Of<P, Option<String>>,
-    /// The same where all of them would be phases of a run ([`crate::phases`]).
+    /// Why not, where all of them would be phases of a run ([`crate::phases`]).
     pub against_phase: Of<P, Option<String>>,
-    /// Whether it pays with a variant of that name.
+    /// Returns true if it pays with a variant of that name.
     pub pays_with: On<P, str, bool>,
 }
 
@@ -89,7 +90,7 @@ pub struct Fusion<P: 'static> {
 pub struct Len<P: 'static> {
     /// From the parameters and the state.
     pub count: OfState<P, usize>,
-    /// As written.
+    /// The expression as written.
     pub text: &'static str,
 }
 
@@ -110,11 +111,11 @@ pub struct Binding<P: 'static> {
     pub name: &'static str,
     /// Direction of data.
     pub role: Role,
-    /// What its elements are.
+    /// Type of its elements.
     pub elem: OfState<P, Elem>,
     /// Elements.
     pub len: Len<P>,
-    /// What checks and benchmarks put there.
+    /// Values that checks and benchmarks put there.
     pub draw: Of<P, Draw>,
 }
 
@@ -189,7 +190,7 @@ impl Role {
     }
 }
 
-/// What the elements of a binding are.
+/// Element type of a binding.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elem {
     /// 32-bit float.
@@ -234,7 +235,7 @@ pub struct Matrix {
     pub format: Format,
     /// Elements of a row.
     pub k: usize,
-    /// How values run through blocks.
+    /// Order of the values in blocks.
     pub order: Order,
     /// How rows are packed, where the operation reads any packing and a parameter says which; else
     /// the variant decides.
@@ -291,7 +292,7 @@ pub enum Draw {
 }
 
 impl Draw {
-    /// Whether this is the step state.
+    /// Returns true for the step state.
     pub fn is_state(self) -> bool {
         matches!(self, Draw::State | Draw::SeededState)
     }
@@ -308,20 +309,20 @@ pub struct Variant<P: 'static> {
     /// Values of the same overrides as a phase of a run ([`crate::phases`]), whose workgroups are
     /// given: all that there are, and the invocations of each. None where it is no good phase.
     pub phase: AsPhase<P>,
-    /// Whether a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
+    /// True if a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
     /// where they are. Measured for each; it does not always win.
     pub early: bool,
     /// Bindings that a phase loads before its wait although it also writes them. It does not use
     /// what it loaded from an element that may have been written since: it has the new value from
     /// elsewhere, or needs none.
     pub renews: &'static [&'static str],
-    /// What the next phase may compute itself in place of the last stage.
+    /// Output that the next phase may compute itself in place of the last stage.
     pub inlined: Option<&'static Inlined<P>>,
     /// Overrides a tuner may try, with the values worth trying.
     pub tunables: Tunables,
     /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
     pub unsupported: On<P, Capabilities, Option<String>>,
-    /// How it wants quantised weight rows laid out; see [`Kernel::packing`].
+    /// Layout that it wants for quantised weight rows; see [`Kernel::packing`].
     pub packing: Packing,
     /// Its own tolerance where its arithmetic is not the operation's, such as rounding its inputs.
     pub tolerance: Option<OfState<P, Tolerance>>,
@@ -343,6 +344,11 @@ impl<P: 'static> Variant<P> {
         tolerance: None,
     };
 
+    /// A variant that is nothing but its stages.
+    pub const fn new(name: &'static str, stages: &'static [Stage<P>]) -> Self {
+        Self { name, stages, ..Self::PLAIN }
+    }
+
     /// A variant that is nothing but its stages, in workgroups of any size: [`WORKGROUPS`].
     pub const fn sized(name: &'static str, stages: &'static [Stage<P>]) -> Self {
         Self { name, stages, tunables: WORKGROUPS, ..Self::PLAIN }
@@ -357,7 +363,7 @@ pub struct Inlined<P: 'static> {
     /// The function of the WGSL text that returns the element at an index, of the variable's type.
     /// It uses buffers only, no workgroup memory.
     pub function: &'static str,
-    /// Whether that pays: every workgroup of the phase that reads makes what it needs.
+    /// Returns true if that pays: every workgroup of the phase that reads makes what it needs.
     pub pays: On<P, Constants, bool>,
 }
 
@@ -378,7 +384,7 @@ impl<P: 'static> Stage<P> {
     }
 }
 
-/// What a perfect implementation must move and compute.
+/// Memory traffic and arithmetic of a perfect implementation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// Bytes read from and written to device memory, each once.
@@ -387,8 +393,8 @@ pub struct Cost {
     pub flops: f64,
 }
 
-/// How far a correct kernel may lie from the reference. What the type of an output rounds is added
-/// to it: see [`Tolerance::stored`].
+/// Allowed distance of a correct kernel from the reference. The rounding of an output's type is
+/// added to it: see [`Tolerance::stored`].
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// Multiples of 2^-23 times the reference's magnitude, per element.
@@ -402,7 +408,7 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// Of arithmetic in f32, without a rounding of its own.
+    /// Tolerance of f32 arithmetic, without a rounding of its own.
     pub const fn new(k: f64, nmse: f64, reason: &'static str) -> Self {
         Self { k, rounding: 0.0, nmse, reason }
     }
@@ -441,7 +447,7 @@ impl Deref for Kernel {
     }
 }
 
-/// What is declared lives as long as the program: made once for an operation, and never dropped.
+/// Keeps a part of a declaration as long as the program runs: it is made once for an operation.
 fn kept<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
@@ -527,7 +533,7 @@ impl<P: Params> Variant<P> {
 }
 
 impl KernelBinding {
-    /// What its elements are.
+    /// Type of its elements.
     pub fn elem(&self, problem: &Problem) -> Elem {
         (self.elem)(&problem.shape, problem.state)
     }
@@ -537,7 +543,7 @@ impl KernelBinding {
         (self.len.count)(&problem.shape, problem.state)
     }
 
-    /// What checks and benchmarks put there.
+    /// Values that checks and benchmarks put there.
     pub fn draw(&self, shape: &Shape) -> Draw {
         (self.draw)(shape)
     }
@@ -559,7 +565,7 @@ impl KernelVariant {
         (self.unsupported)(shape, caps)
     }
 
-    /// Whether it has a tolerance of its own.
+    /// Returns true if it has a tolerance of its own.
     pub fn has_own_tolerance(&self) -> bool {
         self.tolerance.is_some()
     }
@@ -620,7 +626,7 @@ impl Kernel {
         (self.cost)(&problem.shape, problem.state)
     }
 
-    /// How far a variant may lie from the reference.
+    /// Allowed distance of a variant from the reference.
     pub fn tolerance(&self, variant: Option<&KernelVariant>, problem: &Problem) -> Tolerance {
         let own = variant.and_then(|v| v.tolerance);
         own.unwrap_or(self.tolerance)(&problem.shape, problem.state)
@@ -641,7 +647,7 @@ impl Kernel {
         self.bench().swap_remove(0)
     }
 
-    /// How quantised weight rows are packed: as a parameter says where the operation reads any
+    /// Layout of quantised weight rows: as a parameter says where the operation reads any
     /// packing, else as the variant wants them. Dense rows have one layout only.
     pub fn packing(&self, wanted: Packing, shape: &Shape) -> Packing {
         let problem = Problem { shape: shape.clone(), state: State::default() };

@@ -62,12 +62,12 @@ impl Plane {
 }
 
 impl Format {
-    /// Whether elements are stored one by one, without blocks.
+    /// Returns true if elements are stored one by one, without blocks.
     pub fn is_dense(self) -> bool {
         self.floats().is_some()
     }
 
-    /// The same format of plain values; none of blocks.
+    /// This format as one of plain values; `None` for blocks.
     pub fn floats(self) -> Option<FloatFormat> {
         match self {
             Format::F32 => Some(FloatFormat::F32),
@@ -91,7 +91,7 @@ impl Format {
         self.planes().iter().map(|plane| plane.bytes_of(self.block_len())).sum()
     }
 
-    /// What [`Packing::Planes`] lays out apart, in its order: codes, their higher bits, scales.
+    /// Fields that [`Packing::Planes`] lays out apart, in order: codes, higher bits, scales.
     pub fn planes(self) -> &'static [Plane] {
         match self {
             Format::F32 => const { &[bytes(0, 4)] },
@@ -252,7 +252,7 @@ impl Format {
         .into()
     }
 
-    /// Where in a block of the file a plane's field begins.
+    /// Offset of a plane's field in a block of the file.
     fn offset(self, plane: Plane) -> usize {
         match plane {
             Plane::Bytes { offset, .. } => offset,
@@ -348,7 +348,7 @@ impl FloatFormat {
     }
 }
 
-/// How the vectors of a KV cache are stored.
+/// Storage of the vectors of a KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvVectors {
     /// Storage.
@@ -437,7 +437,7 @@ impl Order {
     }
 }
 
-/// What a rope table holds; the table itself is derived from this.
+/// Parameters of a rope table, from which the table is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeSpec {
     /// Base of the geometric series of frequencies.
@@ -509,7 +509,7 @@ mod tests {
         assert_eq!(vectors.round(&stored), stored);
     }
 
-    /// What is stored is stored again as it is, whatever its scale.
+    /// Encoding a stored vector again changes nothing, whatever its scale.
     #[test]
     fn stored_vectors_stay() {
         for format in KvFormat::ALL {

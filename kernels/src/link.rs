@@ -25,7 +25,7 @@ const REQUIRES: &str = "// requires:";
 
 /// A text with what it asks for and what it defines.
 pub(crate) struct Module {
-    /// What an import calls it; for a text that none imports, how messages call it.
+    /// Name in imports; of a text that none imports, its name in messages.
     pub(crate) name: String,
     /// File in messages.
     pub(crate) path: String,
@@ -128,7 +128,7 @@ impl Module {
     }
 }
 
-/// What a line requires: a function, or names of one kind and type.
+/// Reads a line of requirements: a function, or names of one kind and type.
 fn required(wanted: &str, path: &str, line: usize) -> Result<Vec<Definition>, String> {
     let wanted = wanted.trim();
     let (kind, rest) = wanted.split_once(' ').unwrap_or((wanted, ""));
@@ -266,7 +266,7 @@ fn add(
     Ok(())
 }
 
-/// Where each name is defined; a name that two texts define is an error.
+/// Maps each name to the text that defines it; a name that two texts define is an error.
 fn definitions(modules: &[Module]) -> Result<HashMap<String, usize>, String> {
     let mut defined: HashMap<String, usize> = HashMap::new();
     for (i, module) in modules.iter().enumerate() {

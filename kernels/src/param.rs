@@ -10,7 +10,7 @@ use crate::codes::{
     QueryRow, RopeFactors, RopeStyle, TablePart, TokensOf, WindowWay,
 };
 
-/// How a parameter is read, swept and printed.
+/// Kind of a parameter: it decides how the value is read, swept and printed.
 #[derive(Clone, Copy, Debug)]
 pub enum ParamKind {
     /// A size. Tests sweep {1, tile-1, tile, tile+1, 2*tile+3, random up to `max`}.
@@ -85,7 +85,7 @@ macro_rules! choices {
 pub trait Value: Copy {
     /// The value of a number that [`Value::to_f64`] made.
     fn from_f64(value: f64) -> Self;
-    /// As a number.
+    /// The value as a number.
     fn to_f64(self) -> f64;
 }
 
@@ -131,9 +131,9 @@ choices!(
 pub struct Param {
     /// Name as in WGSL, upper case.
     pub name: &'static str,
-    /// What it is, with its unit.
+    /// Meaning, with its unit.
     pub doc: &'static str,
-    /// How it is read, swept and printed.
+    /// Kind, which decides how it is read, swept and printed.
     pub kind: ParamKind,
 }
 
@@ -190,7 +190,7 @@ pub const fn choice<T: Choice>(
     Typed::new(name, doc, ParamKind::Choice { set, mostly_first: false })
 }
 
-/// As [`choice`]; sweeps mostly draw the first.
+/// A [`choice`] of which sweeps mostly draw the first.
 pub const fn mostly<T: Choice>(
     name: &'static str,
     doc: &'static str,
@@ -205,7 +205,7 @@ pub trait Params: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {
     const PARAMS: &'static [Param];
     /// Reads a complete shape.
     fn read(shape: &Shape) -> Self;
-    /// The same by name.
+    /// The values by name.
     fn shape(&self) -> Shape;
 }
 
@@ -273,7 +273,7 @@ macro_rules! params {
     };
 }
 
-/// What a step finds on the GPU: state of the sequence, no parameter of any operation. Checks draw
+/// State of the sequence that a step finds on the GPU, no parameter of any operation. Checks draw
 /// it, decode keeps it in a buffer; see [`crate::StateWord`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
@@ -346,7 +346,7 @@ pub enum ShapeError {
         name: &'static str,
         /// Text given.
         value: String,
-        /// What would be accepted.
+        /// Accepted values.
         expected: String,
     },
     /// A complete shape was wanted, and the text lacks a parameter.

@@ -25,11 +25,11 @@ use prefetch::Prefetches;
 /// A function of a linked text, and what the text is specialised to.
 #[derive(Clone, Debug)]
 pub struct Code<'a> {
-    /// What it does, for a comment.
+    /// Description for a comment.
     pub label: String,
     /// The linked text.
     pub text: &'a str,
-    /// What naga says of the text.
+    /// Naga's reflection of the text.
     pub reflection: &'a Reflection,
     /// Values of its overrides.
     pub constants: &'a Constants,
@@ -48,7 +48,7 @@ pub struct Phase<'a> {
     pub code: Code<'a>,
     /// Workgroups of the dispatch.
     pub groups: u32,
-    /// Whether loads of its `weights` stay where the text has them ([`crate::Variant::early`]).
+    /// True if loads of its `weights` stay where the text has them ([`crate::Variant::early`]).
     pub early: bool,
     /// Variables that it loads ahead of its wait and writes ([`crate::Variant::renews`]).
     pub renews: &'static [&'static str],
@@ -60,7 +60,7 @@ pub struct Phase<'a> {
     pub made: BTreeMap<&'a str, Code<'a>>,
 }
 
-/// Where a buffer has the tensor of each layer.
+/// Places of the tensors of all layers in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stacked {
     /// The layer whose tensor comes first.
@@ -69,7 +69,7 @@ pub struct Stacked {
     pub stride: u64,
 }
 
-/// What a run does between two waits.
+/// Work of a run between two waits.
 #[derive(Debug)]
 pub struct Place<'a> {
     /// Phases, and the layers in which each is the one that is done. Every layer has one.
@@ -125,26 +125,26 @@ pub struct Joined {
     /// different types.
     pub buffers: Vec<(String, usize)>,
     phases: Vec<JoinedPhase>,
-    /// Whether it goes round from layer to layer.
+    /// True if it loops over layers.
     is_loop: bool,
 }
 
-/// What a phase is called in a joined text.
+/// Names of a phase in a joined text.
 #[derive(Clone, Debug)]
 struct JoinedPhase {
-    /// Which place of the run it has.
+    /// Its place in the run.
     place: usize,
     label: String,
     /// Its entry point.
     function: String,
     /// Its own name of each variable that it shares with others, and the joined one.
     names: Vec<(String, String)>,
-    /// Where in its buffer a variable's tensor of a layer begins, by the phase's own name.
+    /// Offset of a variable's tensor of a layer in its buffer, by the phase's own name.
     offsets: HashMap<String, Offset>,
     renews: &'static [&'static str],
 }
 
-/// Where the tensor of a layer begins, in elements.
+/// Offset of the tensor of a layer, in elements.
 #[derive(Clone, Copy, Debug)]
 struct Offset {
     first: usize,
@@ -162,7 +162,7 @@ impl Offset {
 }
 
 impl Joined {
-    /// What naga says of the text.
+    /// Naga's reflection of the text.
     ///
     /// # Errors
     /// naga refuses it, or a phase breaks the rule of runs: ahead of its wait it touches what
@@ -265,7 +265,7 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
     Ok(whole.finish(grid, &main))
 }
 
-/// What phases have in common while they are joined.
+/// State that phases share while they are joined.
 #[derive(Default)]
 struct Whole {
     written: BTreeSet<usize>,
@@ -283,11 +283,11 @@ struct Whole {
     layers: usize,
 }
 
-/// What the names of a text become.
+/// New names of a text.
 #[derive(Default)]
 struct Names<'a> {
     of: HashMap<&'a str, String>,
-    /// Where in its buffer an array begins, in WGSL.
+    /// Offset of an array in its buffer, in WGSL.
     offsets: HashMap<&'a str, String>,
     /// Variables that are functions now: an index becomes an argument.
     made: HashSet<&'a str>,
@@ -381,7 +381,7 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// Whether a word names a member of a struct, or an attribute, and nothing that is declared at the
+/// Returns true if a word names a member of a struct, or an attribute, and nothing declared at the
 /// top. `declared` are a struct's own.
 fn is_member(tokens: &[Token<'_>], i: usize, declared: bool) -> bool {
     let before = i.checked_sub(1).map_or("", |i| tokens[i].text);
@@ -389,14 +389,14 @@ fn is_member(tokens: &[Token<'_>], i: usize, declared: bool) -> bool {
     before == "." || before == "@" || (declared && after == ":")
 }
 
-/// Whether code names something only to take an element of it.
+/// Returns true if code names something only to take an element of it.
 fn only_indexed(tokens: &[Token<'_>], name: &str) -> bool {
     let mut named = (0..tokens.len()).filter(|i| tokens[*i].text == name);
     named.all(|i| is_member(tokens, i, false) || tokens.get(i + 1).is_some_and(|t| t.text == "["))
 }
 
 impl Code<'_> {
-    /// Where a variable's tensor of a layer begins, if its elements lie on a layer's.
+    /// Offset of a variable's tensor of a layer, if its elements lie on a layer's.
     fn offset(&self, name: &str, stacked: Stacked) -> Option<Offset> {
         let stride = u64::from(self.reflection.element(name)?.1);
         let Stacked { first, stride: bytes } = stacked;
@@ -783,9 +783,10 @@ impl Whole {
     }
 }
 
-/// How workgroups wait. Every dispatch adds the number of workgroups to each counter, so that the
-/// next multiple of it after one's own arrival is where all of this dispatch have arrived. A wait
-/// that gave up goes on: what it makes is thrown away, and every later wait ends at once.
+/// Code with which workgroups wait. Every dispatch adds the number of workgroups to each counter,
+/// so that the next multiple of it after one's own arrival is where all of this dispatch have
+/// arrived. A wait that gave up goes on: what it makes is thrown away, and every later wait ends at
+/// once.
 ///
 /// Behind the wait stands a barrier and no fence of storage: a fence waits for every load under
 /// way, and so for the weights that were loaded ahead. What other workgroups wrote is read through
@@ -819,7 +820,7 @@ fn run_await(counter: u32) {
 }
 ";
 
-/// What the names of a phase's own declarations begin with.
+/// Prefix of the names of a phase's own declarations.
 fn prefix(phase: usize) -> String {
     format!("p{phase}_")
 }

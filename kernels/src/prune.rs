@@ -40,7 +40,7 @@ struct Prune<'a> {
 }
 
 impl Prune<'_> {
-    /// What of a block can run, and whether nothing runs behind it.
+    /// Returns the part of a block that can run, and true if nothing runs behind it.
     fn block(&mut self, block: Block) -> (Block, bool) {
         let (mut out, mut ended) = (Block::new(), false);
         for (statement, span) in block.span_into_iter() {
@@ -145,7 +145,7 @@ impl Prune<'_> {
     }
 }
 
-/// Where a switch goes with a value.
+/// Returns the case that a switch takes with a value.
 fn taken(cases: &[SwitchCase], value: Literal) -> Option<usize> {
     let wanted = match value {
         Literal::U32(v) => SwitchValue::U32(v),
@@ -156,7 +156,7 @@ fn taken(cases: &[SwitchCase], value: Literal) -> Option<usize> {
     at(wanted).or_else(|| at(SwitchValue::Default))
 }
 
-/// Whether a block leaves the switch that it is a case of.
+/// Returns true if a block leaves the switch that it is a case of.
 fn breaks(block: &Block) -> bool {
     block.iter().any(|statement| match statement {
         Statement::Break => true,

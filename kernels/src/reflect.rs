@@ -1,4 +1,4 @@
-//! What a WGSL source says about itself, read from naga instead of being restated.
+//! Reflection of a WGSL source, read from naga instead of being restated.
 
 use naga::back::pipeline_constants::process_overrides;
 use naga::valid::{Capabilities as Caps, GlobalUse, ModuleInfo, ValidationFlags, Validator};
@@ -89,7 +89,7 @@ pub struct Entry {
     pub name: String,
     /// Indices into [`Reflection::buffers`] of the buffers it uses.
     pub buffers: Vec<usize>,
-    /// Of these the ones that it writes, whatever it declares.
+    /// Those of them that it writes, whatever it declares.
     pub writes: Vec<usize>,
     /// It reads `num_workgroups`, so it can find its place in a grid folded into two dimensions.
     pub unfolds: bool,
@@ -109,7 +109,7 @@ pub enum ReflectError {
     User {
         /// File.
         path: String,
-        /// What does not fit.
+        /// The mismatch.
         reason: String,
     },
     /// naga 30 cannot apply overrides when an array length is an expression of them.
@@ -126,7 +126,7 @@ pub enum ReflectError {
     Constants(String),
 }
 
-/// Whether a block, or one inside it, has such a statement.
+/// Returns true if a block, or one inside it, has such a statement.
 pub(crate) fn any_statement(block: &Block, is: &impl Fn(&Statement) -> bool) -> bool {
     let any = |block| any_statement(block, is);
     block.iter().any(|statement| {
@@ -141,15 +141,11 @@ pub(crate) fn any_statement(block: &Block, is: &impl Fn(&Statement) -> bool) -> 
     })
 }
 
-impl Reflection {
-    /// Whether any function has a loop.
-    pub fn has_loops(&self) -> bool {
-        let functions = self.module.functions.iter().map(|(_, function)| function);
-        let entries = self.module.entry_points.iter().map(|entry| &entry.function);
-        let is_loop = |statement: &Statement| matches!(statement, Statement::Loop { .. });
-        functions.chain(entries).any(|function| any_statement(&function.body, &is_loop))
-    }
+/// Largest variable that every implementation of WGSL holds in the private address space. Drivers
+/// may allocate it for all invocations of a device at once, or crash.
+const MOST_PRIVATE: u64 = 65_535;
 
+impl Reflection {
     /// Parses, validates and reads `text`; `path` only names it in errors.
     pub fn of(text: &str, path: &str) -> Result<Self, ReflectError> {
         let module = naga::front::wgsl::parse_str(text)
@@ -175,6 +171,12 @@ impl Reflection {
             let name = var.name.clone().unwrap_or_default();
             let least_bytes = u64::from(module.types[var.ty].inner.size(module.to_ctx()));
             let refuse = |reason| ReflectError::User { path: path.to_owned(), reason };
+            if var.space == AddressSpace::Private && least_bytes > MOST_PRIVATE {
+                return Err(refuse(format!(
+                    "`{name}` has {least_bytes} bytes in every invocation; WGSL promises private \
+                     variables of {MOST_PRIVATE}"
+                )));
+            }
             let (at, writable, uniform) = match (var.space, var.binding) {
                 (AddressSpace::WorkGroup | AddressSpace::Private, None) => continue,
                 (AddressSpace::Storage { access }, Some(at)) => {
@@ -255,7 +257,7 @@ impl Reflection {
         Some((function, touched))
     }
 
-    /// What the elements of an array in a buffer are, and the bytes from one to the next.
+    /// Element type of an array in a buffer, and the bytes from one element to the next.
     pub fn element(&self, buffer: &str) -> Option<(&naga::TypeInner, u32)> {
         let mut all = self.module.global_variables.iter();
         let (_, variable) = all.find(|(_, v)| v.name.as_deref() == Some(buffer))?;
@@ -267,7 +269,7 @@ impl Reflection {
         }
     }
 
-    /// Whether the source declares an override of a name.
+    /// Returns true if the source declares an override of a name.
     pub fn has_override(&self, name: &str) -> bool {
         self.overrides.iter().any(|(known, _)| known == name)
     }
@@ -420,7 +422,7 @@ fn products(module: &Module, info: &ModuleInfo) -> Vec<CooperativeMatrix> {
 
 /// The numbers of a uniform.
 fn fields(module: &Module, ty: naga::Handle<naga::Type>) -> Result<Vec<Field>, String> {
-    /// What WebGPU lets a uniform binding hold.
+    /// Largest uniform binding of WebGPU.
     const MOST_BYTES: u32 = 1 << 16;
     let bytes = module.types[ty].inner.size(module.to_ctx());
     if bytes > MOST_BYTES {
@@ -487,7 +489,7 @@ impl Fields {
     }
 }
 
-/// Whether a type is a struct, or an array of such types.
+/// Returns true for a struct, or an array of such types.
 fn holds_structs(module: &Module, ty: naga::Handle<naga::Type>) -> bool {
     match module.types[ty].inner {
         naga::TypeInner::Struct { .. } => true,

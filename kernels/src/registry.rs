@@ -19,7 +19,7 @@ pub struct Text {
     pub variant: &'static str,
     /// The file in messages, such as `scale.wgsl`.
     pub file: &'static str,
-    /// What is in it.
+    /// Its text.
     pub wgsl: &'static str,
 }
 
@@ -51,7 +51,7 @@ pub enum RegisterError {
     Declaration {
         /// Kernel.
         kernel: &'static str,
-        /// What is wrong.
+        /// The contradiction.
         reason: String,
     },
     /// The text does not link, naga refuses it, or it does not fit the declaration.
@@ -66,7 +66,7 @@ struct Registry {
     reflections: Vec<OnceLock<Arc<Reflection>>>,
 }
 
-/// What is registered, until somebody looks.
+/// Registered operations, until the first look.
 static OPEN: LazyLock<Mutex<Option<Registry>>> =
     LazyLock::new(|| Mutex::new(Some(Registry::built_in())));
 
@@ -124,7 +124,7 @@ pub fn source(kernel: &str, variant: &str) -> Option<&'static Source> {
     sources().iter().find(|s| s.kernel == kernel && s.variant == variant)
 }
 
-/// What naga says of a variant; parsed once. `None` when there is no such source.
+/// Naga's reflection of a variant, parsed once. `None` when there is no such source.
 pub fn reflection(kernel: &str, variant: &str) -> Option<Arc<Reflection>> {
     let Registry { sources, reflections, .. } = &*CLOSED;
     let index = sources.iter().position(|s| s.kernel == kernel && s.variant == variant)?;

@@ -39,7 +39,7 @@ pub const N_TOKENS: Typed<usize> = dim(
     9,
 );
 
-/// Whose tokens they are.
+/// Owner of the tokens.
 pub const TOKENS_OF: Typed<TokensOf> = choice(
     "TOKENS_OF",
     "whose they are: neighbours of one sequence, from the current one on, or the current token of \
@@ -79,18 +79,18 @@ pub fn exceeds(name: &str, value: usize, most: usize) -> Option<String> {
     (value > most).then(|| format!("{name}={value} exceeds {most}"))
 }
 
-/// Where in `y` a matrix begins to write.
+/// First element of `y` that a matrix writes.
 pub const Y_OFFSET: Typed<usize> = start(
     "Y_OFFSET",
     "element of y that row 0 makes: matrices of several formats fill one vector",
     70,
 );
 
-/// How much of `y` is left behind a matrix.
+/// Elements of `y` behind those that a matrix writes.
 pub const Y_AFTER: Typed<usize> =
     start("Y_AFTER", "elements of a row of y after those made here", 70);
 
-/// Whether a product is added to what was there.
+/// Factor of the old value that a product is added to.
 pub const BETA: Typed<Beta> = mostly(
     "BETA",
     "factor of what y held, to which the product is added: a residual stream with 1",
@@ -134,7 +134,7 @@ pub const HEAD_DIM: Typed<usize> =
 pub const QK_NORM: Typed<Norm> =
     choice("QK_NORM", "norm each query and key head first", &Norm::ALL);
 
-/// Which elements of a head rotate together.
+/// Elements of a head that rotate together.
 pub const ROPE_STYLE: Typed<RopeStyle> = choice(
     "ROPE_STYLE",
     "pairs that rotate together: (2i, 2i+1) or (i, i + HEAD_DIM/2)",

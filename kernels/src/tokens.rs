@@ -27,7 +27,7 @@ pub(crate) struct Declaration<'a> {
     pub(crate) kind: &'a str,
     /// Empty for directives and assertions.
     pub(crate) name: &'a str,
-    /// What a user of the name relies on: types, without parameter names, values and attributes.
+    /// Types that a user of the name relies on, without parameter names, values and attributes.
     pub(crate) signature: String,
     pub(crate) line: usize,
     /// All of it, attributes included.

@@ -116,11 +116,7 @@ impl Measurements {
             let figure = |value: Option<f64>| format!("{:.2}", value.unwrap_or(f64::NAN));
             let [ratio, low, high] = [row.ratio, row.ratio_low, row.ratio_high].map(figure);
             let has = |flag: &str| row.flags().any(|own| own == flag);
-            let right = match (has("wrong by a little"), has("own tolerance")) {
-                (true, _) => "wrong by a little",
-                (_, true) => "right, own tolerance",
-                _ => "right",
-            };
+            let right = if has("own tolerance") { "right, own tolerance" } else { "right" };
             vec![
                 format!("[{engine}: {mapping}](../mappings/{engine})"),
                 code(&format!("{} {}", row.subject, row.shape)),

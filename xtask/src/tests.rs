@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use lathe_harness::data::row::{Kind, Run};
+
 use super::*;
 
 #[test]
@@ -94,14 +96,14 @@ fn the_headline_is_what_its_records_say() {
         let [model, ours, theirs, ratio] = cells[..] else { continue };
         let definition = format!("[{}]: ", model.rsplit(['[', ']']).nth(1).unwrap());
         let link = readme.lines().find_map(|line| line.strip_prefix(definition.as_str())).unwrap();
-        let record: serde_json::Value =
-            serde_json::from_str(&read(&root(), link).unwrap()).unwrap();
-        let test = &record["tests"][0];
-        let [a, b] = [test, &test["beside"]].map(|side| side["avg_ts"].as_f64().unwrap());
+        let [run] = &Run::read(&root().join(link)).unwrap()[..] else { panic!("{link}") };
+        let [test, beside] = &run.rows[..] else { panic!("{link}: no two rows") };
+        assert_eq!((test.kind, beside.kind), (Kind::Test, Kind::Beside), "{link}");
+        let [a, b] = [test, beside].map(|row| row.tok_s.unwrap());
         let row = [format!("{a:.0}"), format!("{b:.0}"), format!("{:.2}", a / b)];
         assert_eq!([ours, theirs, ratio], row.each_ref().map(String::as_str), "{model}");
-        assert!(test["verified"]["positions"].as_u64().unwrap() > 0, "{link}: not verified");
-        assert_eq!(record["environment"]["dirty"], false, "{link}");
+        assert!(test.nmse < test.nmse_bound, "{link}: not verified");
+        assert_eq!(run.environment.dirty, Some(false), "{link}");
         for figure in &row[..2] {
             assert!(picture.contains(&format!(">{figure}</text>")), "{model}: {figure}");
         }

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
-use lathe_harness::gpu::{Checks, Gpu, Pipelines};
-use lathe_harness::judge::check::{Verdict, check, sweep};
-use lathe_harness::plan::Subject;
+use lathe_harness::gpu::{Checks, Gpu};
+use lathe_harness::judge::check::{Request, Verdict, sweep};
+use lathe_harness::plan::target::Target;
 use lathe_kernels::descriptor::*;
 use lathe_kernels::param::{dim, float};
 use lathe_kernels::{Text, len};
@@ -80,10 +80,11 @@ fn main() -> ExitCode {
 /// What `lathe check scale --cases 4` does.
 fn check_it() -> lathe_harness::Result<()> {
     let gpu = Arc::new(Gpu::open(None, Checks::default())?);
-    let kernel = lathe_kernels::kernel("scale").expect("registered above");
-    let (subject, pipelines) = (Subject::of(kernel, &kernel.variants[0]), Pipelines::default());
-    for (problem, seed) in sweep(kernel, 4, 42) {
-        let case = check(&gpu, &pipelines, &subject, &problem, seed)?;
+    let targets = [Target::one("scale")?];
+    let request = Request { targets: &targets, shape: None, random: 4, seed: 42, fail_fast: true };
+    let another = || Gpu::open(None, Checks::default());
+    let report = sweep(&gpu, &request, &another, &|_, _| {})?;
+    for case in &report.cases {
         println!("{} {}: {:?}", case.kernel, case.shape, case.verdict);
         if !matches!(case.verdict, Verdict::Passed { .. }) {
             return Err(lathe_harness::Error::CheckFailed(case.reproducer(gpu.checks)));

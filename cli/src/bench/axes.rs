@@ -1,8 +1,9 @@
 //! Lists and ranges of counts, as llama-bench takes them: `512`, `128,256`, `1-4`, `128-512+128`,
 //! `128-1024*2`.
 
+use lathe_harness::plan::shapes::{MOST, range};
+
 use crate::count;
-use crate::shapes::{MOST, range};
 
 /// The values of one option's text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use lathe_harness::data::bytes;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::plan::limits::{Profile, lacking, profiles};
+use lathe_harness::plan::target::{Target, meant};
 use lathe_harness::plan::{Plan, backend_text};
 use lathe_kernels::{Kernel, KernelVariant, Shape};
 use serde::Serialize;
@@ -55,8 +56,8 @@ pub(super) fn run(global: &Global, opts: &Opts, file: Option<&File>) -> Result<(
         Some(file) => of_file(file, &profiles)?,
         None => {
             let mut rows = Vec::new();
-            for (kernel, variants) in crate::named(opts.target.as_deref())? {
-                rows.extend(variants.into_iter().map(|v| of_variant(kernel, v, &profiles)));
+            for Target { kernel, subjects } in Target::parse(opts.target.as_deref())? {
+                rows.extend(subjects.iter().map(|s| of_variant(kernel, s.variant, &profiles)));
             }
             rows
         }
@@ -91,9 +92,10 @@ fn asked(names: &[String]) -> Result<Vec<Profile>> {
     }
     let known: Vec<_> = all.iter().map(|profile| profile.name).chain([ALL]).collect();
     let one = |name: &String| {
-        all.iter().find(|profile| profile.name == name).cloned().ok_or_else(|| {
-            Error::Usage(format!("no limits `{name}`; {}", crate::meant(name, &known)))
-        })
+        all.iter()
+            .find(|profile| profile.name == name)
+            .cloned()
+            .ok_or_else(|| Error::Usage(format!("no limits `{name}`; {}", meant(name, &known))))
     };
     names.iter().map(one).collect()
 }

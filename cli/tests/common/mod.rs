@@ -2,13 +2,12 @@
 #![allow(dead_code, reason = "each test target uses its own part")]
 
 use std::ffi::OsString;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lathe_harness::decode::{DecodeGraph, Decoder, Model, Prompts, Script};
@@ -99,30 +98,6 @@ pub(crate) fn own_gpu() -> Option<OwnDevice> {
 pub(crate) fn new_gpu() -> Option<Device> {
     gpu()?;
     Some(Device::open().unwrap())
-}
-
-/// Whether tests leave nothing out: on a GPU, and with `LATHE_TEST_ALL=1`. A software adapter
-/// compiles a shader in a third of a second, which is most of the suite's time.
-pub(crate) fn takes_all(gpu: &Gpu) -> bool {
-    !gpu.adapter.software || std::env::var("LATHE_TEST_ALL").is_ok_and(|v| v == "1")
-}
-
-/// Of what a test could take, what it takes: all, or every `nth` from one on that each run draws
-/// anew. Calls with the next `turn` begin at the next.
-pub(crate) fn share<T>(
-    gpu: &Gpu,
-    nth: usize,
-    turn: usize,
-    all: impl IntoIterator<Item = T>,
-) -> Vec<T> {
-    static DRAWN: LazyLock<usize> = LazyLock::new(|| RandomState::new().hash_one(()) as usize >> 1);
-    let all: Vec<T> = all.into_iter().collect();
-    if takes_all(gpu) {
-        return all;
-    }
-    let (count, first) = (all.len(), (*DRAWN + turn) % nth.min(all.len().max(1)));
-    eprintln!("{nth} runs share {count}, this one begins at {first}: LATHE_TEST_ALL=1 takes all");
-    all.into_iter().skip(first).step_by(nth).collect()
 }
 
 /// One test at a time on the shared device.

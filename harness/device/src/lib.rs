@@ -10,7 +10,6 @@
 pub mod error;
 pub mod execute;
 pub mod gpu;
-pub mod guard;
 pub mod judge;
 pub mod measure;
 pub mod plan;

@@ -87,7 +87,6 @@ fn add_ab(ab: &mut Ab, mut other: Ab) {
     let worse = |side: &mut Option<AbSide>, other: Option<AbSide>| {
         if let (Some(side), Some(other)) = (side, other) {
             side.nmse = side.nmse.max(other.nmse);
-            side.outside = side.outside.take().or(other.outside);
         }
     };
     worse(&mut ab.a_side, other.a_side);

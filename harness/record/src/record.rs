@@ -334,9 +334,6 @@ pub enum Flag {
     /// A user's file that is held to the tolerance of its mapping.
     #[serde(rename = "own tolerance")]
     OwnTolerance,
-    /// A side is wrong by a little, and timed only since `--tolerate` said so.
-    #[serde(rename = "wrong by a little")]
-    WrongByALittle,
     /// The driver held the clocks down while most samples were taken.
     #[serde(rename = "throttled")]
     Throttled,
@@ -532,8 +529,6 @@ pub struct AbSide {
     pub nmse: f64,
     /// Largest that a right kernel may have.
     pub nmse_bound: f64,
-    /// Error of its outputs: a small one, timed only since `--tolerate` said so.
-    pub outside: Option<String>,
 }
 
 /// One of several processes of an A/B run.

@@ -39,16 +39,10 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
         Binding::<Argmax>::scratch("partial_indices", &words, len!(p => MOST_PARTS * p.sequences)),
     ],
     variants: &[
+        Variant::new("naive", &[Stage::main(&|p, _| p.sequences)]),
         Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: &|p, _| p.sequences }],
-            ..Variant::PLAIN
-        },
-        Variant {
-            name: "workgroup",
-            stages: &[Stage { entry: "main", grid: &|p, _| p.sequences }],
             tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
-            ..Variant::PLAIN
+            ..Variant::new("workgroup", &[Stage::main(&|p, _| p.sequences)])
         },
         Variant {
             name: "two_pass",

@@ -6,15 +6,15 @@ use crate::declare::*;
 /// Splits worth trying; what exceeds [`Cache::most_splits`], 64 of 8 KV heads, is that many.
 const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
 
-/// What the split variants with subgroups may try.
+/// Tunables of the split variants with subgroups.
 pub const SPLIT_TUNABLES: Tunables =
     &[("SPLITS", SPLITS), ("WG", &[128.0, 256.0, 512.0]), ("IN_FLIGHT", &[2.0, 4.0, 8.0])];
 
-/// What the split variants without subgroups may try.
+/// Tunables of the split variants without subgroups.
 pub const SPLIT_WORKGROUP_TUNABLES: Tunables =
     &[("SPLITS", SPLITS), ("IN_FLIGHT", &[1.0, 2.0, 4.0])];
 
-/// What a workgroup that has all slots of a KV head may try.
+/// Tunables of a workgroup that has all slots of a KV head.
 pub const WHOLE_TUNABLES: Tunables =
     &[("WG", &[128.0, 256.0, 512.0, 1024.0]), ("IN_FLIGHT", &[2.0, 4.0, 8.0])];
 
@@ -147,7 +147,7 @@ fn inlined_splits<P: Heads>(p: &P) -> usize {
 /// Whole rows of a lane up to which a workgroup takes fewer heads.
 const FEW_ROWS: usize = 6;
 
-/// How a phase shares its KV heads among workgroups.
+/// Division of the KV heads of a phase among workgroups.
 struct Share {
     /// Query heads that a workgroup takes.
     heads: usize,
@@ -212,7 +212,8 @@ pub fn split_phase<P: Cache>(
     Some(constants)
 }
 
-/// What phases of split attention have in common, with all heads of a KV head in a workgroup.
+/// Constants that phases of split attention have in common, with all heads of a KV head in a
+/// workgroup.
 pub fn phase_constants<P: Cache>(
     p: &P,
     caps: &Capabilities,

@@ -1,4 +1,4 @@
-//! What operations on the heads of a layer share: their parameters as traits, their bindings.
+//! Shared parts of the operations on the heads of a layer: their parameters as traits, their bindings.
 
 use crate::declare::*;
 
@@ -41,7 +41,7 @@ pub trait Cache: Heads {
     /// Storage.
     fn kv_format(&self) -> KvFormat;
 
-    /// How a slot's vector in one head of a cache is stored.
+    /// Storage of a slot's vector in one head of a cache.
     fn vectors(&self) -> KvVectors {
         KvVectors { format: self.kv_format(), head_dim: self.head_dim() }
     }

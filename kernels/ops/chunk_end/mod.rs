@@ -28,10 +28,8 @@ pub static OPERATION: Declaration<ChunkEnd> = Declaration {
         Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.n)),
     ],
     variants: &[Variant {
-        name: "naive",
-        stages: &[Stage { entry: "main", grid: &|_, _| 1 }],
         tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
-        ..Variant::PLAIN
+        ..Variant::new("naive", &[Stage::main(&|_, _| 1)])
     }],
     prefer: &|_| &["naive"],
     cost: &|p, _| Cost {

@@ -101,7 +101,7 @@ fn nothing_to_split(p: &Matmul) -> Option<String> {
 
 /// What the variants on matrix units share.
 const MATRIX_UNITS: Variant<Matmul> = Variant {
-    stages: &[Stage { entry: "main", grid: &tile_grid }],
+    stages: &[Stage::main(&tile_grid)],
     unsupported: &|p, _| few(p),
     tolerance: Some(&f16_tolerance),
     ..Variant::PLAIN
@@ -110,7 +110,7 @@ const MATRIX_UNITS: Variant<Matmul> = Variant {
 /// The same with the columns in parts, and a stage that adds their sums.
 const SPLIT: Variant<Matmul> = Variant {
     stages: &[
-        Stage { entry: "main", grid: &|p, c| splits(p) * tile_grid(p, c) },
+        Stage::main(&|p, c| splits(p) * tile_grid(p, c)),
         Stage { entry: "sum", grid: &|p, _| (p.n_tokens * p.rows).div_ceil(256) },
     ],
     constants: &|p, caps| {
@@ -144,12 +144,10 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n_tokens * p.rows, c))]),
         Variant {
             name: "tiled",
-            stages: &[Stage { entry: "main", grid: &|p, _| product(p).tiles(16, 16) }],
+            stages: &[Stage::main(&|p, _| product(p).tiles(16, 16))],
             ..Variant::PLAIN
         },
         Variant {
-            name: "register_tiled",
-            stages: &[Stage { entry: "main", grid: &tile_grid }],
             constants: &|p, _| {
                 let (tm, tn, rm) = if product(p).tiles(128, 128) >= ENOUGH {
                     (128.0, 128.0, 8.0)
@@ -161,7 +159,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
                 vec![("TM", tm), ("TN", tn), ("RM", rm)]
             },
             tunables: &[("TM", &[64.0, 128.0]), ("TN", &[64.0, 128.0]), ("RM", &[4.0, 8.0])],
-            ..Variant::PLAIN
+            ..Variant::new("register_tiled", &[Stage::main(&tile_grid)])
         },
         Variant {
             name: "cooperative_matrix",

@@ -160,14 +160,14 @@ pub fn one_size(caps: &Capabilities) -> Option<String> {
         .then(|| "subgroups of several sizes, or of fewer than 4 lanes".to_owned())
 }
 
-/// What the portable variants may try.
+/// Tunables of the portable variants.
 pub const WORKGROUP_LANES: Tunables = &[
     ("WG", &[64.0, 128.0, 256.0]),
     ("LANES", &[8.0, 16.0, 32.0, 64.0, 128.0]),
     ("UNROLL", &[4.0, 9.0]),
 ];
 
-/// What a subgroup a row with its whole share in flight may try.
+/// Tunables of a subgroup per row with its whole share in flight.
 pub const WHOLE_SHARES: Tunables = &[
     ("WG", &[64.0, 128.0, 256.0, 512.0]),
     ("ROWS_PER_WG", &[2.0, 4.0, 8.0, 16.0]),

@@ -23,13 +23,13 @@ pub trait MatVec {
     /// Storage of the rows.
     fn weight(&self) -> Format;
 
-    /// Whether rows of an even and the next number make one output.
+    /// True if rows of an even and the next number make one output.
     const PAIRED: bool = false;
 
-    /// Whether the order of blocks is a parameter of the operation.
+    /// True if the order of blocks is a parameter of the operation.
     const HAS_ORDER: bool = false;
 
-    /// How blocks run through the matrix.
+    /// Order in which blocks run through the matrix.
     fn order(&self) -> Order {
         Order::RowWise
     }

@@ -1,4 +1,4 @@
-//! What the schedules ask of the host: grid, constants, tunables, and the problems they cannot run.
+//! Host side of the schedules: grid, constants, tunables, and the problems they cannot run.
 //!
 //! A variant of a declaration is one of these with a name, `Variant { name: "planes",
 //! ..Schedule::SUBGROUP_TILES }`, and what its operation measured or stages in addition.
@@ -19,7 +19,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/fan: LANES invocations a dense row.
     pub const FAN: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: &lanes_grid }],
+        stages: &[Stage::main(&lanes_grid)],
         constants: &workgroup_lanes,
         tunables: WORKGROUP_LANES,
         unsupported: &one_dense_vector,
@@ -28,7 +28,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/subgroup_share: a subgroup a dense row, its whole share in flight.
     pub const SUBGROUP_SHARE: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: &rows_grid }],
+        stages: &[Stage::main(&rows_grid)],
         constants: &|_, caps| rows_per_group(caps, 1.0),
         tunables: WHOLE_SHARES,
         unsupported: &one_dense_vector,
@@ -37,7 +37,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/split_row: a thread group a dense row.
     pub const SPLIT_ROW: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: &team_grid }],
+        stages: &[Stage::main(&team_grid)],
         constants: &|p, caps| team(p, caps, p.chunks16(), 1),
         tunables: TEAMS,
         unsupported: &one_dense_vector,
@@ -63,7 +63,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/sweep: workgroups that stay, each along its rows with x in registers.
     pub const SWEEP: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: &sweep_groups }],
+        stages: &[Stage::main(&sweep_groups)],
         constants: &sweep,
         phase: &sweep_phase,
         early: true,
@@ -78,7 +78,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/rows8: eight rows a workgroup, up to eight vectors.
     pub const ROWS8: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: &|p, _| p.rows().div_ceil(8) }],
+        stages: &[Stage::main(&|p, _| p.rows().div_ceil(8))],
         constants: &|p, caps| {
             // Measured from 1152 to 16384 rows on an H200: workgroups are large where they are few,
             // and where few vectors keep few sums; with three and more 320 invocations are best,
@@ -100,7 +100,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/tree over SoA rows.
     pub const TREE: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: &lanes_grid }],
+        stages: &[Stage::main(&lanes_grid)],
         constants: &|p, caps| {
             let lanes = f64::from(soa::lanes(p, 32, 1));
             along_rows::<P>(vec![("LANES", lanes), ("TILE", soa::tile(p, caps, 1) as f64)])
@@ -120,7 +120,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/int8_rows: quantised activations; workgroups iterate over rows, grid-stride.
     pub const INT8_ROWS: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: &|p, c| soa::dot4_groups(p.rows(), c) }],
+        stages: &[Stage::main(&|p, c| soa::dot4_groups(p.rows(), c))],
         constants: &|p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),
         phase: &|p, caps, grid| soa::dot4_phase(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>),
         tunables: soa::TURNS,
@@ -133,7 +133,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/gate_up_tree: LANES invocations an output over dense rows.
     pub const GATE_UP_TREE: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: &outputs_grid }],
+        stages: &[Stage::main(&outputs_grid)],
         tunables: OUTPUT_LANES,
         unsupported: &dense_only,
         ..Variant::PLAIN
@@ -149,7 +149,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/int8_rows.
     pub const GATE_UP_INT8: Variant<P> = Variant {
-        stages: &[Stage { entry: "main", grid: &|p, c| soa::dot4_groups(p.rows(), c) }],
+        stages: &[Stage::main(&|p, c| soa::dot4_groups(p.rows(), c))],
         // Two outputs to a group of lanes: they may make one word of f16.
         constants: &|p, caps| [&stacked(p)[..], &soa::dot4(p, caps, p.rows(), 4, 264)].concat(),
         phase: &|p, caps, grid| {

@@ -55,7 +55,7 @@ pub fn geometry(lanes: u32, caps: &Capabilities) -> Overrides {
     vec![("LANES", f64::from(lanes)), ("SG", f64::from(caps.fixed_subgroup()))]
 }
 
-/// As [`geometry`] for a variant that holds activations in workgroup memory.
+/// [`geometry`] for a variant that holds activations in workgroup memory.
 pub fn staged<P: MatVec>(p: &P, lanes: u32, caps: &Capabilities) -> Overrides {
     let mut constants = geometry(lanes, caps);
     constants.push(("TILE", tile(p, caps, 1) as f64));
@@ -158,7 +158,7 @@ pub fn dot4_groups(rows: usize, c: &Constants) -> usize {
     sets.div_ceil(sets.div_ceil(c["GROUPS"] as usize))
 }
 
-/// What the variants whose workgroups iterate over rows may try.
+/// Tunables of the variants whose workgroups iterate over rows.
 pub const TURNS: Tunables = &[
     ("WG", &[128.0, 256.0, 512.0, 1024.0]),
     ("LANES", &[8.0, 16.0, 32.0]),

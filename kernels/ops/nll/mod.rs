@@ -24,10 +24,8 @@ pub static OPERATION: Declaration<Nll> = Declaration {
         Binding::output("y", &f32s, len!(p => p.rows)),
     ],
     variants: &[Variant {
-        name: "naive",
-        stages: &[Stage { entry: "main", grid: &|p, _| p.rows }],
         tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])],
-        ..Variant::PLAIN
+        ..Variant::new("naive", &[Stage::main(&|p, _| p.rows)])
     }],
     prefer: &|_| &["naive"],
     cost: &|p, _| Cost {

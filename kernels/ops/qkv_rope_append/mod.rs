@@ -58,8 +58,7 @@ const fn caches(name: &'static str) -> Binding<QkvRopeAppend> {
     )
 }
 
-const A_HEAD: &[Stage<QkvRopeAppend>] =
-    &[Stage { entry: "main", grid: &|p, _| p.n_tokens * p.qkv_heads() }];
+const A_HEAD: &[Stage<QkvRopeAppend>] = &[Stage::main(&|p, _| p.n_tokens * p.qkv_heads())];
 
 /// The declaration.
 pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
@@ -78,16 +77,12 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
         caches("v_cache"),
     ],
     variants: &[
-        Variant { name: "naive", stages: A_HEAD, ..Variant::PLAIN },
+        Variant::new("naive", A_HEAD),
         Variant {
-            name: "workgroup",
-            stages: A_HEAD,
             constants: &|p, _| vec![("WG", (p.head_dim / 4).next_power_of_two().max(4) as f64)],
-            ..Variant::PLAIN
+            ..Variant::new("workgroup", A_HEAD)
         },
         Variant {
-            name: "subgroup",
-            stages: A_HEAD,
             constants: &|p, caps| {
                 // Whole subgroups: drivers disagree on how many a workgroup with a rest has.
                 let size = caps.subgroup.map_or(32, |(_, max)| max.max(4)) as usize;
@@ -97,7 +92,7 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
                 let wg = grid.invocations as usize;
                 (wg >= p.head_dim / 4).then(|| vec![("WG", wg as f64)])
             },
-            ..Variant::PLAIN
+            ..Variant::new("subgroup", A_HEAD)
         },
     ],
     prefer: &|_| &["subgroup", "workgroup", "naive"],

@@ -15,7 +15,7 @@ crate::params! {
     }
 }
 
-const A_ROW: &[Stage<ResidualRmsNorm>] = &[Stage { entry: "main", grid: &|p, _| p.rows }];
+const A_ROW: &[Stage<ResidualRmsNorm>] = &[Stage::main(&|p, _| p.rows)];
 
 /// The declaration.
 pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
@@ -33,19 +33,15 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
     variants: &[
         Variant {
             name: "naive",
-            stages: &[Stage { entry: "main", grid: &|p, _| p.rows.div_ceil(2) }],
+            stages: &[Stage::main(&|p, _| p.rows.div_ceil(2))],
             ..Variant::PLAIN
         },
         Variant {
-            name: "workgroup",
-            stages: A_ROW,
             unsupported: &|p, _| odd_f16_rows(p.rows, p.n, p.act_format),
             tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])],
-            ..Variant::PLAIN
+            ..Variant::new("workgroup", A_ROW)
         },
         Variant {
-            name: "subgroup",
-            stages: A_ROW,
             constants: &|p, caps| {
                 // As many invocations as there are fours of elements, in whole subgroups.
                 let size = caps.subgroup.map_or(32, |(_, max)| max.max(4)) as usize;
@@ -58,7 +54,7 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
             phase: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
             tunables: &[("WG", &[128.0, 256.0, 288.0, 512.0, 1024.0])],
             unsupported: &|p, _| no_multiple("N", p.n, 4),
-            ..Variant::PLAIN
+            ..Variant::new("subgroup", A_ROW)
         },
     ],
     prefer: &|_| &["subgroup", "workgroup", "naive"],

@@ -49,11 +49,7 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
         Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: &|_, _| 1 }],
-            ..Variant::PLAIN
-        },
+        Variant::new("naive", &[Stage::main(&|_, _| 1)]),
         variant("workgroup"),
         variant("subgroup"),
         Variant {

@@ -118,11 +118,9 @@ pub static OPERATION: Declaration<Sample> = Declaration {
     ],
     variants: &[
         Variant {
-            name: "naive",
-            stages: &[Stage { entry: "main", grid: &|_, _| 1 }],
             constants: &|_, caps| vec![("WG", largest_group(caps))],
             unsupported: &impossible,
-            ..Variant::PLAIN
+            ..Variant::new("naive", &[Stage::main(&|_, _| 1)])
         },
         Variant {
             name: "candidates",

@@ -17,7 +17,7 @@ use naga::{
 use super::{ENTRY, Joined, JoinedPhase};
 use crate::reflect::{Reflection, any_statement};
 
-/// Whether each phase of a joined text keeps the rule.
+/// Checks that each phase of a joined text keeps the rule.
 ///
 /// # Errors
 /// One does not: which, in which function, and what it does.
@@ -90,7 +90,7 @@ struct Body<'a> {
 struct Walk<'a> {
     module: &'a Module,
     phases: &'a [JoinedPhase],
-    /// Whether its phases follow each other in a circle.
+    /// True if its phases follow each other in a circle.
     is_loop: bool,
     /// Buffers that each phase writes, by number.
     writes: Vec<HashSet<usize>>,
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         &self.phases[self.at]
     }
 
-    /// What the phase itself calls something of its own.
+    /// Returns the name that the phase itself gives to something of its own.
     fn unprefixed<'n>(&self, name: &'n str) -> &'n str {
         name.strip_prefix(&super::prefix(self.at)).unwrap_or(name)
     }
@@ -330,7 +330,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What a pointer begins with.
+/// Returns the variable or argument that a pointer begins with.
 fn root(function: &Function, mut pointer: Handle<Expression>) -> Expression {
     loop {
         match function.expressions[pointer] {

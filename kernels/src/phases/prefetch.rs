@@ -21,20 +21,20 @@ const TOGETHER: u32 = 32;
 const GRANULE: u32 = TOGETHER * SECTOR;
 /// Sectors of a tensor that counts as small.
 const MOST_SECTORS: u32 = 2048;
-/// What the name of a function that prefetches begins with.
+/// Prefix of the names of functions that prefetch.
 const NAME: &str = "run_prefetch_";
 
-/// Whether a function of a joined text is one that prefetches.
+/// Returns true for a function of a joined text that prefetches.
 pub(super) fn is_one(name: Option<&str>) -> bool {
     name.is_some_and(|name| name.starts_with(NAME))
 }
 
-/// How a word of a buffer is loaded.
+/// Load of a word of a buffer.
 #[derive(Clone, Copy, Debug)]
 struct Element {
     /// Bytes of an element: a word or a vector of words.
     stride: u32,
-    /// How the first word of an element becomes a `u32`.
+    /// Conversion of the first word of an element to a `u32`.
     read: fn(&str) -> String,
 }
 
@@ -73,7 +73,7 @@ struct Table {
     element: Element,
 }
 
-/// What every wait of a run brings.
+/// Prefetches of every wait of a run.
 #[derive(Debug, Default)]
 pub(super) struct Prefetches {
     /// By place, those of its usual way.
@@ -149,12 +149,12 @@ impl Prefetches {
         }
     }
 
-    /// Whether a place's wait brings nothing.
+    /// Returns true if a place's wait brings nothing.
     fn is_empty(&self, place: usize) -> bool {
         self.waits[place].is_empty() && self.tables[place].is_empty()
     }
 
-    /// What the entry point does first.
+    /// Code at the beginning of the entry point.
     pub(super) fn begin(&self) -> &'static str {
         match (0..self.waits.len()).all(|place| self.is_empty(place)) {
             true => "",
@@ -162,7 +162,7 @@ impl Prefetches {
         }
     }
 
-    /// What the entry point does last.
+    /// Code at the end of the entry point.
     pub(super) fn end(&self) -> &'static str {
         match self.begin() {
             "" => "",
@@ -241,7 +241,7 @@ impl Prefetches {
         }
     }
 
-    /// Where a layer's tensor begins in a variable of a phase, and a plus.
+    /// Offset of a layer's tensor in a variable of a phase, and a plus.
     fn offset(&self, phase: &JoinedPhase, name: &str, is_next: bool) -> String {
         let offset = phase.offsets.get(name).map(|offset| match is_next {
             // The last layer's again where none comes.

@@ -6,7 +6,7 @@ mod op_timer;
 mod stream;
 
 use std::collections::HashMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -200,11 +200,6 @@ impl GpuExecutor {
     /// Encodes one dispatch of a step.
     pub(crate) fn encode_dispatch(&self, pass: &mut wgpu::ComputePass<'_>, dispatch: usize) {
         self.dispatches[dispatch].encode(pass);
-    }
-
-    /// Runs some dispatches of a step and waits for them.
-    pub(crate) fn run_dispatches(&self, which: Range<usize>) -> Result<()> {
-        self.submit_pass(|pass| self.dispatches[which].iter().for_each(|d| d.encode(pass)))
     }
 
     /// Runs one operation of a part, which is prepared, and waits for it.

@@ -9,7 +9,6 @@ use lathe_kernels::{Constants, ReflectError, phases};
 
 use super::device::{Checks, Gpu};
 use crate::error::{Error, Result};
-use crate::guard;
 use crate::plan::run::Run;
 use crate::plan::{Plan, PlannedStage};
 
@@ -74,7 +73,7 @@ impl Pipelines {
         }
         let (own, entry) = (plan.code(stage), stage.entry.as_str());
         let what = format!("{}/{} ({entry})", plan.kernel.name, plan.variant);
-        let compiled = guard::compile(&plan.variant, || {
+        let compile = || {
             let code = Code {
                 label: format!("{}/{}", plan.kernel.name, plan.variant),
                 reflection: own.reflection,
@@ -83,9 +82,9 @@ impl Pipelines {
                 checked: gpu.checks.cover(plan),
                 built_in: plan.built_in,
             };
-            gpu.scoped(&what, |device| compile(device, code))
-        });
-        let pipeline = Arc::new(compiled.map_err(|e| {
+            gpu.scoped(&what, |device| self::compile(device, code))
+        };
+        let pipeline = Arc::new(compile().map_err(|e| {
             match e {
                 Error::Reflect(e) if plan.built_in => {
                     ReflectError::Constants(format!("{what}: {e}")).into()

@@ -54,8 +54,6 @@ pub struct Within {
     pub nmse: f64,
     /// The element closest to its bound.
     pub worst: Option<WorstElement>,
-    /// What is out of its bound all the same, by as little as the plan lets pass.
-    pub outside: Option<String>,
 }
 
 /// What is wrong with a tensor.
@@ -90,9 +88,7 @@ pub fn judge(
     let problem = Problem { shape: op.shape.clone(), state };
     let declared = op.plan.tolerance(&problem);
     let bare = bare(&declared);
-    let lenient = op.plan.leniently(&problem);
     let mut within = Within::default();
-    let mut outside = None;
     let mut closest = 0.0;
     let mut chosen = None;
     for (tensor, outcome) in outcomes {
@@ -100,17 +96,11 @@ pub fn judge(
         let content = |id: &TensorId| &recording.tensors[id.0].content;
         let words = || -> Vec<u32> { bytemuck::pod_collect_to_vec(&left[tensor]) };
         let fault = |reason: String| Fault::new(name, reason);
-        let mut real = |expected: &Expected| {
+        let real = |expected: &Expected| {
             let got = content(tensor).values(&left[tensor]);
             let len = op.declared_len(*tensor, &problem).unwrap_or(got.len());
             let got = &got[..len.min(got.len())];
-            let against =
-                |declared| compare(name, expected, got, &stored(declared, content(tensor)));
-            against(declared).or_else(|fault| {
-                let agreement = lenient.map_or(Err(fault.clone()), against)?;
-                outside.get_or_insert(fault.to_string());
-                Ok(agreement)
-            })
+            compare(name, expected, got, &stored(declared, content(tensor)))
         };
         let agreement = match outcome {
             Outcome::Words(expected) => {
@@ -136,7 +126,7 @@ pub fn judge(
             within.worst = Some(WorstElement::of(name, &agreement.worst));
         }
     }
-    Ok(Within { outside, ..within })
+    Ok(within)
 }
 
 fn bare(declared: &Tolerance) -> reference::Tolerance {

@@ -1,7 +1,9 @@
 //! Two variants in one run: blocks in drawn orders until the verdict is clear or the time is over.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lathe_kernels::Problem;
 use lathe_record::paired::{self, Block, Comparison, Options, Order};
 use lathe_record::record::{AbSide, Flag};
 use lathe_record::rng::Rng;
@@ -9,6 +11,9 @@ use lathe_record::rng::Rng;
 use super::bench::{Bench, BenchOptions, Temperature};
 use super::watch::{Canaries, GpuWatch, Watch};
 use crate::error::Result;
+use crate::gpu::{Gpu, Pipelines};
+use crate::judge::check::{Case, second_shape};
+use crate::plan::{Plan, PlanError, Subject};
 
 /// What a run says, and what it rests on.
 #[derive(Debug)]
@@ -111,11 +116,74 @@ pub fn run(
     Ok(Outcome { comparison, blocks, throttled, drift: canaries.drift(), flags })
 }
 
-/// Two kernels against each other, cold, both in microseconds an invocation. Both sides run
-/// equally many invocations a sample over the same copies in the same order, which begin where
-/// those of the block before ended: what a sample costs beside its invocations, and which copies
-/// it finds in the cache, is the same for both. What both leave behind is judged.
-pub fn kernels(
+/// Two kernels against each other.
+#[derive(Debug)]
+pub struct Report {
+    /// Verdict, and the blocks it rests on.
+    pub outcome: Outcome,
+    /// Sources and errors of both sides.
+    pub sides: [AbSide; 2],
+    /// One side is a user's file, the other a built-in variant.
+    pub mixed: bool,
+}
+
+/// Compares two variants or files on one problem. Users' files are checked
+/// on a shape that is not timed first.
+pub fn subjects(
+    gpu: &Arc<Gpu>,
+    sides: &[Subject; 2],
+    problem: &Problem,
+    bench: &BenchOptions,
+    options: &AbOptions,
+) -> Result<Report> {
+    let mut one_shape = false;
+    let mut plan = |side: &Subject| -> Result<Plan> {
+        let plan = side.plan(problem, &gpu.caps).map_err(|e| match e {
+            PlanError::Unavailable(reason) => {
+                let what = format!("{}/{}", side.kernel.name, side.variant.name);
+                gpu.unavailable(what, reason)
+            }
+            e => e.into_usage(),
+        })?;
+        let timed = std::slice::from_ref(problem);
+        one_shape |= side.path().is_some() && !second_shape(gpu, side, timed)?;
+        Ok(plan)
+    };
+    let plans = [plan(&sides[0])?, plan(&sides[1])?];
+    let mixed = plans[0].built_in != plans[1].built_in;
+    let own_tolerance = plans.iter().any(|plan| plan.foreign().tolerated.is_some());
+    let (mut outcome, sides) = plans_against(gpu, plans, problem, bench, options)?;
+    outcome.flags.extend(one_shape.then_some(Flag::OneShape));
+    outcome.flags.extend(own_tolerance.then_some(Flag::OwnTolerance));
+    Ok(Report { outcome, sides, mixed })
+}
+
+/// Compares two plans over the same memory. Each side has pipelines of its own, also where both are
+/// the same code, and a coin says which is compiled and laid out first.
+pub(super) fn plans_against(
+    gpu: &Arc<Gpu>,
+    [a, b]: [Plan; 2],
+    problem: &Problem,
+    bench: &BenchOptions,
+    options: &AbOptions,
+) -> Result<(Outcome, [AbSide; 2])> {
+    let b_first = Rng::fresh().below(2) == 1;
+    let (first, second) = if b_first { (b, a) } else { (a, b) };
+    let case = Case::new(gpu, first, problem, bench.seed)?;
+    let mut first =
+        Bench::new(gpu, &Pipelines::default(), case, bench.rotate_bytes)?.validated()?;
+    let mut second = first.beside(&Pipelines::default(), second)?.validated()?;
+    match b_first {
+        true => kernels(&mut second, &mut first, bench, options),
+        false => kernels(&mut first, &mut second, bench, options),
+    }
+}
+
+/// Compares two benches, cold, in microseconds per invocation. Both sides run equally many
+/// invocations a sample over the same copies in the same order, which begin where those of the
+/// block before ended: the overhead of a sample, and which copies it finds in the cache, are the
+/// same for both. What both leave behind is judged.
+fn kernels(
     a: &mut Bench,
     b: &mut Bench,
     bench: &BenchOptions,
@@ -133,7 +201,7 @@ pub fn kernels(
     // Each side wrote over what the other left: one more sample of each, as those before.
     let judged = |side: &mut Bench| -> Result<AbSide> {
         side.time_from(u64::from(Rng::fresh().below(1 << 20)), count)?;
-        let nmse = side.judge_sampled(count, Temperature::Cold)?;
+        let nmse = side.judge_left(Temperature::Cold)?;
         Ok(side.side(nmse))
     };
     Ok((outcome, [judged(a)?, judged(b)?]))

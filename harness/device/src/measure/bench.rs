@@ -13,8 +13,8 @@ use lathe_record::steady::steady;
 use super::ring::{Blocks, Ring};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
-use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, Span, poison};
-use crate::judge::check::{Case, Change, DRAWS, Draw, TOKENS_BEYOND, Verdict};
+use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, Span};
+use crate::judge::check::{Case, DRAWS, Draw, Verdict};
 use crate::plan::Plan;
 use crate::plan::recording::{Part, TensorId};
 
@@ -42,8 +42,6 @@ pub struct BenchOptions {
     pub samples: usize,
     /// Time overlapping invocations too.
     pub overlapped: bool,
-    /// Time the dispatches of an invocation apart too, where it has several.
-    pub stages: bool,
     /// What inputs are drawn from. Another one each time, so that no kernel knows them.
     pub seed: u64,
 }
@@ -63,7 +61,6 @@ impl BenchOptions {
             time_out,
             samples,
             overlapped: false,
-            stages: false,
             seed: Rng::fresh().next_u64() >> 16,
         }
     }
@@ -79,36 +76,6 @@ const MOST_DISPATCHES: u64 = 4096;
 /// it.
 const TIMESTAMP_STEPS: f64 = 1000.0;
 
-/// Most invocations of such a sample: fewer than a step's position may run on.
-const LONGEST: u64 = TOKENS_BEYOND as u64;
-
-/// Samples of drawn lengths that are judged besides those that count: so many, or fewer where they
-/// take longer than [`FOR_LENGTHS`], and at least [`LEAST_LENGTHS`]. What skips one invocation of
-/// eight is found in 98 % by 32 of them, whichever it skips.
-const LENGTHS: usize = 32;
-const LEAST_LENGTHS: usize = 4;
-const FOR_LENGTHS: Duration = Duration::from_millis(150);
-
-/// Samples over changed inputs that are judged besides those that count, and of a user's file
-/// changes in each: so many, or fewer where the reference takes [`ENOUGH`] time for them, and at
-/// least [`LEAST_CHANGES`]. What tells its inputs by half of their sectors passes two changes of
-/// three at most: all 32 in one run of 400,000, two in four of ten.
-const CHANGED: usize = 4;
-const CHANGES: usize = 8;
-const LEAST_CHANGES: usize = 2;
-const ENOUGH: Duration = Duration::from_millis(500);
-
-/// How the invocations of a sample follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    /// Each depends on the one before, as in a decode step.
-    Dependent,
-    /// As [`Order::Dependent`], of each invocation this one dispatch alone.
-    Stage(usize),
-    /// Those of a batch are independent and overlap: no two copies share anything that is written.
-    Overlapping,
-}
-
 /// A case ready to be timed.
 #[derive(Debug)]
 pub struct Bench {
@@ -116,20 +83,20 @@ pub struct Bench {
     case: Case,
     ring: Ring,
     turns: Vec<Turn>,
-    /// What is made new before a sample.
+    /// Memory that is made new before a sample.
     renewed: Renewals,
-    /// The same of the caches that rotate, copy by copy.
+    /// Caches that rotate, copy by copy, which are made new too.
     caches: Vec<Renewals>,
-    /// What the step state is before a sample, and where its seeds are, in bytes.
+    /// Step state before a sample, and where its seeds are, in bytes.
     seeded: Option<(Arc<DeviceBuffer>, Vec<u64>)>,
     span: Span,
     /// Invocations before the next: whose turn it is.
     cursor: u64,
     /// The turn that was last.
     last: usize,
-    order: Order,
-    /// What is wrong by a little in what was judged, where that is let pass.
-    outside: Option<String>,
+    /// Invocations of a batch are independent and overlap: no two copies share anything that is
+    /// written. Otherwise each depends on the one before, as in a decode step.
+    overlaps: bool,
 }
 
 /// An invocation over memory of its own.
@@ -218,8 +185,7 @@ impl Bench {
             span,
             cursor: 0,
             last: 0,
-            order: Order::Dependent,
-            outside: None,
+            overlaps: false,
         })
     }
 
@@ -270,8 +236,7 @@ impl Bench {
             span: Span::new(&self.gpu)?,
             cursor: 0,
             last: 0,
-            order: Order::Overlapping,
-            outside: None,
+            overlaps: true,
         })
     }
 
@@ -285,12 +250,9 @@ impl Bench {
         Ok(self)
     }
 
-    fn right(&mut self, verdict: Verdict, when: &str) -> Result<f64> {
+    fn right(&self, verdict: Verdict, when: &str) -> Result<f64> {
         match verdict {
-            Verdict::Passed { nmse, outside, .. } => {
-                self.outside = self.outside.take().or(outside);
-                Ok(nmse)
-            }
+            Verdict::Passed { nmse, .. } => Ok(nmse),
             Verdict::Failed { reason, .. } | Verdict::Unavailable { reason } => {
                 let op = &self.case.recording.ops[0];
                 Err(Error::CheckFailed(format!(
@@ -339,161 +301,22 @@ impl Bench {
         self.gpu.wait(Some(submission))
     }
 
-    /// Makes memory what a sample begins with.
-    fn begin(&mut self, temperature: Temperature) -> Result<()> {
-        self.renew()?;
-        if self.order != self.order.whole() {
-            // A dispatch alone reads what those before it left.
-            let turn = self.turn_after(0, temperature);
-            self.turns[turn].executor.run(&[Part::Steps(1)])?;
-        }
-        Ok(())
-    }
-
     /// Judges what the last timed invocation left behind. Where that depends on what it found,
     /// which is gone, one more is timed for it, over what all those before left.
     pub fn judge_left(&mut self, temperature: Temperature) -> Result<f64> {
-        let order = self.order;
-        self.order = order.whole();
-        let again = order != self.order || !self.case.read_and_written().is_empty();
-        if self.case.counts() {
-            // A position that ran on beyond what was drawn goes back.
-            self.renew()?;
-        }
-        let judged = self.judge_last(u64::from(again), temperature, None);
-        self.order = order;
-        judged
-    }
-
-    /// Judges what the last invocation of a sample of drawn length leaves behind: what computes in
-    /// some of its invocations alone, at the beginning, at the end or now and then, does not know
-    /// which is looked at.
-    fn judge_length(&mut self, most: u64, temperature: Temperature) -> Result<f64> {
-        let count = 1 + u64::from(Rng::fresh().below(most.clamp(1, LONGEST) as u32));
-        let order = self.order;
-        self.order = order.whole();
-        self.renew()?;
-        let judged = self.judge_last(count, temperature, None);
-        self.order = order;
-        judged
-    }
-
-    /// Judges what a sample of drawn length leaves behind, where that can be told from the inputs
-    /// alone, and then the same turn with one change in them after another, as it was in between:
-    /// what takes some of its inputs for all of them answers as before.
-    pub fn judge_changed(&mut self, most: u64, temperature: Temperature) -> Result<f64> {
-        let mut rng = Rng::fresh();
-        let count = 1 + u64::from(rng.below(most.clamp(1, LONGEST) as u32));
-        let order = self.order;
-        self.order = order.whole();
-        self.renew()?;
-        let mut nmse = 0.0;
-        if self.case.read_and_written().is_empty() {
-            nmse = self.judge_last(count, temperature, None)?;
-        } else {
-            self.time(count, temperature)?;
-        }
-        // A position that runs on does so for so long alone, and a built-in kernel has no reason to
-        // look at some of its inputs.
-        let is_built_in = self.case.recording.ops[0].plan.built_in;
-        let is_one = self.case.counts() || is_built_in;
-        // Other inputs altogether come first; where there is one change, in half of all samples.
-        let is_strained = !is_one || rng.below(2) > 0;
-        let mut strained = if is_strained { self.case.draw_strained(&mut rng) } else { None };
-        let first = usize::from(strained.is_some());
-        let changes = if is_one { 1 } else { first + CHANGES };
-        let begun = Instant::now();
-        for nth in 0..changes {
-            if nth >= first + LEAST_CHANGES && begun.elapsed() > ENOUGH / CHANGED as u32 {
-                break;
-            }
-            let change = strained.take().or_else(|| self.case.draw_change(&mut rng));
-            let Some(change) = change else { break };
-            if nth > 0 {
-                self.cursor -= 1;
-                self.time(1, temperature)?;
-            }
-            self.change(self.last, &change, false)?;
-            self.cursor -= 1;
-            let judged = self.judge_last(1, temperature, Some(&change));
-            self.change(self.last, &change, true)?;
-            nmse = nmse.max(judged?);
-        }
-        self.order = order;
-        Ok(nmse)
-    }
-
-    /// Whether a dispatch that is repeated alone goes on doing what it does in an invocation: an
-    /// invocation, then the dispatch as often as drawn, then once more where nothing is left of
-    /// what it writes, which then has to be there again. One that finds its work done, or has used
-    /// up what it reads, leaves something else; of one that only adds to what is there nothing
-    /// tells.
-    fn repeats(&mut self, stage: usize, most: u64) -> Result<bool> {
-        let (laps, cold) = (self.turns.len() as u64, Temperature::Cold);
-        let (gpu, written) = (Arc::clone(&self.gpu), self.case.written());
-        let read = |executor: &GpuExecutor| -> Result<Vec<Vec<u8>>> {
-            written.iter().map(|id| executor.block(*id).read(&gpu)).collect()
-        };
-        self.renew()?;
-        let turn = self.turn_after(0, cold);
-        let executor = &self.turns[turn].executor;
-        executor.run_dispatches(0..stage)?;
-        let before = read(executor)?;
-        executor.run_dispatches(stage..stage + 1)?;
-        let after = read(executor)?;
-        executor.run_dispatches(stage + 1..executor.dispatches())?;
-        // Whole laps end ahead of this turn.
-        self.time(laps * (1 + u64::from(Rng::fresh().below((most / laps) as u32))), cold)?;
-        let executor = &self.turns[turn].executor;
-        let poison = poison().to_le_bytes();
-        let mut holds = read(executor)?;
-        // Of each tensor the words that this dispatch alone makes.
-        let mut made = Vec::new();
-        for (nth, id) in written.iter().enumerate() {
-            let is_found = self.case.role(*id) == Some(Role::InOut);
-            let pairs = before[nth].chunks(4).zip(after[nth].chunks(4));
-            let is_made = |(before, after)| before != after && (is_found || before == poison);
-            let words: Vec<bool> = pairs.map(is_made).collect();
-            let chunks = holds[nth].chunks_mut(4).zip(before[nth].chunks(4)).zip(&words);
-            // What an invocation goes on from, such as a position, is as the dispatch found it.
-            chunks
-                .filter(|(_, made)| is_found || **made)
-                .for_each(|((word, was), _)| word.copy_from_slice(was));
-            gpu.caught(|| executor.block(*id).write(&gpu, 0, &holds[nth]))?;
-            made.push(words);
-        }
-        self.time(1, cold)?;
-        let left = read(&self.turns[turn].executor)?;
-        let is_there = |nth: usize| {
-            let words = left[nth].chunks(4).zip(after[nth].chunks(4)).zip(&made[nth]);
-            words.filter(|(_, made)| **made).all(|((left, after), _)| left == after)
-        };
-        Ok(made.iter().flatten().any(|made| *made) && (0..written.len()).all(is_there))
-    }
-
-    fn change(&self, turn: usize, change: &Change, undo: bool) -> Result<()> {
-        let Turn { executor, draw } = &self.turns[turn];
-        self.gpu.caught(|| self.case.write_changed(executor, *draw, change, undo))
-    }
-
-    /// Times `count` invocations and judges what the last of them left behind.
-    fn judge_last(
-        &mut self,
-        count: u64,
-        temperature: Temperature,
-        change: Option<&Change>,
-    ) -> Result<f64> {
         let mut found = Vec::new();
-        if count > 0 {
-            self.time(count - 1, temperature)?;
-            if self.case.lists() {
+        if !self.case.read_and_written().is_empty() {
+            if self.case.counts() {
+                // A position that ran on beyond what was drawn goes back; a list of candidates
+                // begins anew.
                 self.renew_those(|how| matches!(how, Renewed::Drawn(_)))?;
             }
-            found = self.case.found(&self.turns[self.turn_after(0, temperature)].executor)?;
+            let next = self.turn_after(0, temperature);
+            found = self.case.found(&self.turns[next].executor)?;
             self.time(1, temperature)?;
         }
         let Turn { executor, draw } = &self.turns[self.last];
-        let verdict = self.case.judge_found(executor, Policy::Plain, *draw, &found, change)?;
+        let verdict = self.case.judge_found(executor, Policy::Plain, *draw, &found)?;
         self.right(verdict, "in what timed invocations left")
     }
 
@@ -505,7 +328,6 @@ impl Bench {
             wgsl: plan.users_text(),
             nmse,
             nmse_bound: plan.tolerance(self.case.problem()).nmse,
-            outside: self.outside.clone(),
         }
     }
 
@@ -567,24 +389,18 @@ impl Bench {
         Ok(total)
     }
 
-    /// Time of `count` invocations, in the order of this bench.
+    /// Time of `count` invocations.
     pub fn time(&mut self, count: u64, temperature: Temperature) -> Result<Duration> {
-        let stage = match self.order {
-            Order::Dependent => None,
-            Order::Stage(dispatch) => Some(dispatch),
-            Order::Overlapping => return self.time_overlapping(count),
-        };
+        if self.overlaps {
+            return self.time_overlapping(count);
+        }
         let mut total = Duration::ZERO;
         let mut done = 0;
         while done < count {
             let now = (count - done).min(MOST_DISPATCHES);
             total += self.span.pass(&self.gpu, |pass| {
-                for i in 0..now {
-                    let executor = &self.turns[self.turn_after(done + i, temperature)].executor;
-                    match stage {
-                        Some(dispatch) => executor.encode_dispatch(pass, dispatch),
-                        None => executor.encode(pass),
-                    }
+                for i in done..done + now {
+                    self.turns[self.turn_after(i, temperature)].executor.encode(pass);
                 }
             })?;
             done += now;
@@ -627,27 +443,6 @@ impl Bench {
         }
     }
 
-    /// Judges what the last sample of `count` invocations left, and samples of drawn lengths over
-    /// changed inputs. The largest normalised error of all.
-    pub fn judge_sampled(&mut self, count: u64, temperature: Temperature) -> Result<f64> {
-        let mut nmse = self.judge_left(temperature)?;
-        let begun = Instant::now();
-        for nth in 0..LENGTHS {
-            if nth >= LEAST_LENGTHS && begun.elapsed() > FOR_LENGTHS {
-                break;
-            }
-            nmse = nmse.max(self.judge_length(count, temperature)?);
-        }
-        let begun = Instant::now();
-        for nth in 0..CHANGED {
-            if nth > 0 && begun.elapsed() > ENOUGH {
-                break;
-            }
-            nmse = nmse.max(self.judge_changed(count, temperature)?);
-        }
-        Ok(nmse)
-    }
-
     /// Microseconds an invocation, sampled until the median is known well enough, and judged.
     pub fn sample(
         &mut self,
@@ -657,13 +452,13 @@ impl Bench {
     ) -> Result<Sampled> {
         let least =
             Duration::from_nanos((timestamp_step_ns.unwrap_or(0.0) * TIMESTAMP_STEPS) as u64);
-        self.begin(temperature)?;
+        self.renew()?;
         let (count, settled) = self.warm_up(options.sample.max(least), temperature)?;
         let begun = Instant::now();
         let (mut samples_us, mut throttled) = (Vec::new(), 0);
         let (mut summary, mut timed_out);
         loop {
-            self.begin(temperature)?;
+            self.renew()?;
             let took = self.time(count, temperature)?;
             // Where nothing else is to be had, what was taken counts, with a flag.
             if self.gpu.is_throttled() && throttled <= samples_us.len().max(options.samples) {
@@ -678,33 +473,17 @@ impl Bench {
                 break;
             }
         }
-        let nmse = self.judge_sampled(count, temperature)?;
-        let mut repeats = true;
-        if let Order::Stage(stage) = self.order {
-            for _ in 0..LEAST_LENGTHS {
-                repeats = repeats && self.repeats(stage, count)?;
-            }
-        }
-        let mut timing = Timing {
-            settled,
-            dispatches: count,
-            samples_us,
-            throttled,
-            ..Timing::default()
-        };
+        let nmse = self.judge_left(temperature)?;
+        let mut timing =
+            Timing { settled, dispatches: count, samples_us, throttled, ..Timing::default() };
         timing.settle();
         let timed_out = timed_out && summary.noise > options.noise;
-        Ok(Sampled { timing, timed_out, nmse, repeats })
+        Ok(Sampled { timing, timed_out, nmse })
     }
 
     /// The device.
     pub(super) fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
-    }
-
-    /// Times only one dispatch of each invocation.
-    pub(super) fn only(&mut self, dispatch: Option<usize>) {
-        self.order = dispatch.map_or(Order::Dependent, Order::Stage);
     }
 }
 
@@ -717,18 +496,6 @@ pub struct Sampled {
     pub timed_out: bool,
     /// Largest normalised error of what was judged.
     pub nmse: f64,
-    /// Whether a dispatch that is repeated alone does what it does in an invocation.
-    pub repeats: bool,
-}
-
-impl Order {
-    /// The order in which what is left behind has a meaning.
-    fn whole(self) -> Self {
-        match self {
-            Order::Stage(_) => Order::Dependent,
-            other => other,
-        }
-    }
 }
 
 /// What the caches that rotate hold before a sample, copy by copy: what was drawn, so that none can
@@ -804,7 +571,7 @@ mod tests {
                 continue;
             }
             let Turn { executor, draw } = turn;
-            let verdict = bench.case.judge_found(executor, Policy::Plain, *draw, &[], None);
+            let verdict = bench.case.judge_found(executor, Policy::Plain, *draw, &[]);
             let verdict = verdict.unwrap();
             assert!(matches!(verdict, Verdict::Passed { .. }), "invocation {i}: {verdict:?}");
         }

@@ -60,9 +60,7 @@ fn machine(gpu: &Gpu) -> Machine {
     };
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
-        // Set by `lathe` itself where a user's file is compiled.
-        let own = name == "LATHE_SUPERVISED";
-        let counts = !own && (name.starts_with("LATHE_") || name.starts_with("WGPU_"));
+        let counts = name.starts_with("LATHE_") || name.starts_with("WGPU_");
         counts.then(|| (name, without_folders(&value.to_string_lossy()).to_owned()))
     });
     Machine {

@@ -28,5 +28,5 @@ pub use bench::{Bench, BenchOptions, Sampled, Temperature};
 pub use ceilings::{ceilings, peaks};
 pub use copy::{Copier, copy_bandwidth};
 pub use environment::{command_line, environment};
-pub use session::{Outcome, Session};
+pub use session::{Outcome, Planned, Request, Session};
 pub use watch::{GpuWatch, Repetitions, RunWatch, Watch};

@@ -1,27 +1,50 @@
-//! What one run of `lathe bench` shares between its cases.
+//! A run of `lathe bench`: which cases it has, and what they share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lathe_kernels::Problem;
-use lathe_record::record::{
-    self, BenchCase, Ceilings, Clock, Environment, Flag, StageTiming, Timing,
-};
+use lathe_record::record::{self, BenchCase, Ceilings, Clock, Environment, Flag, Timing};
 
-use super::bench::{Bench, BenchOptions, Sampled, Temperature};
+use super::bench::{Bench, BenchOptions, Temperature};
 use super::copy::Copier;
 use super::environment::environment;
 use super::watch::Canaries;
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines, Span};
-use crate::judge::check::Case;
-use crate::plan::{Foreign, Plan};
+use crate::judge::check::{Case, second_shape};
+use crate::plan::select::{Hints, select};
+use crate::plan::target::Target;
+use crate::plan::tuned::Tuned;
+use crate::plan::{Plan, PlanError, Subject};
 
 /// How far above the measured bandwidth a cold result may lie before it cannot be true.
 const ABOVE_MEASURED: f64 = 1.02;
 
 /// Noise above which a result is flagged.
 const NOISY: f64 = 0.02;
+
+/// Contents of a benchmark run.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Kernels, variants or files to time.
+    pub targets: &'a [Target],
+    /// Shapes of a `--shape` in place of the kernels' benchmark shapes.
+    pub shape: Option<&'a str>,
+    /// Only the first benchmark shape of each kernel.
+    pub first: bool,
+    /// Of every shape only the variant that decoding would select, given these tuned choices.
+    pub selected: Option<&'a Tuned>,
+}
+
+/// A case to come.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    plan: Plan,
+    problem: Problem,
+    /// A user's file takes no other shape to be checked on.
+    one_shape: bool,
+}
 
 /// What became of a case.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +143,58 @@ impl Session {
         Ok(self.canaries.push(now))
     }
 
+    /// Plans all cases of a request, and says why others cannot run here. Checks users' files on a
+    /// shape that is not timed.
+    ///
+    /// # Errors
+    /// A shape that is none, and a file that is wrong.
+    pub fn plan(&self, request: &Request<'_>) -> Result<(Vec<Planned>, Vec<String>)> {
+        let caps = &self.gpu.caps;
+        let (mut planned, mut unavailable) = (Vec::new(), Vec::new());
+        for target in request.targets {
+            let kernel = target.kernel;
+            let problems = match request.shape {
+                Some(text) => target.problems(text, caps)?,
+                None if request.first => vec![kernel.default_problem()],
+                None => kernel.bench(),
+            };
+            // A file that does not take what is to be timed is said to be unavailable there.
+            let takes = |s: &Subject| problems.iter().any(|p| s.plan(p, caps).is_ok());
+            let one_shape = match target.subjects.first().filter(|s| s.path().is_some()) {
+                Some(file) if takes(file) => !second_shape(&self.gpu, file, &problems)?,
+                _ => false,
+            };
+            for problem in problems {
+                if let Some(tuned) = request.selected {
+                    let selection =
+                        select(kernel, &problem.shape, caps, &Hints::new(), Some(tuned))
+                            .map_err(|e| Error::Usage(e.to_string()))?;
+                    let plan = selection.plan;
+                    tracing::info!("{} {}: {}", kernel.name, plan.variant, selection.why);
+                    if target.subjects.iter().any(|s| s.variant.name == plan.variant) {
+                        planned.push(Planned { plan, problem, one_shape: false });
+                    }
+                    continue;
+                }
+                for subject in &target.subjects {
+                    match subject.plan(&problem, caps) {
+                        Ok(plan) => {
+                            planned.push(Planned { plan, problem: problem.clone(), one_shape });
+                        }
+                        Err(PlanError::Unavailable(reason)) => unavailable.push(format!(
+                            "{}/{} {}: {reason}",
+                            kernel.name,
+                            subject.variant.name,
+                            kernel.show_brief(&problem)
+                        )),
+                        Err(e) => return Err(e.into_usage()),
+                    }
+                }
+            }
+        }
+        Ok((planned, unavailable))
+    }
+
     /// Measures one case after the other; `on` hears the name of each and what became of it.
     /// Returns all of them, and why others cannot run here.
     ///
@@ -127,16 +202,17 @@ impl Session {
     /// What ends the run: not a case that is wrong, which costs none of the others.
     pub fn measure_all(
         &mut self,
-        planned: Vec<(Plan, Problem)>,
+        planned: Vec<Planned>,
         on: &mut dyn FnMut(&Self, &str, Outcome<'_>) -> Result<()>,
     ) -> Result<(record::Bench, Vec<String>)> {
         let (mut bench, mut unavailable) = (record::Bench::default(), Vec::new());
-        for (plan, problem) in planned {
+        for Planned { plan, problem, one_shape } in planned {
             let kernel = plan.kernel;
             let name = format!("{}/{} {}", kernel.name, plan.variant, kernel.show_brief(&problem));
             tracing::info!("timing {name}");
             match self.measure(plan, &problem) {
-                Ok(case) => {
+                Ok(mut case) => {
+                    case.flags.extend(one_shape.then_some(Flag::OneShape));
                     bench.cases.push(case.clone());
                     on(self, &name, Outcome::Measured(&case, &bench))?;
                 }
@@ -159,9 +235,8 @@ impl Session {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let wgsl = plan.users_text();
         let bound = plan.tolerance(problem).nmse;
+        let own_tolerance = plan.foreign().tolerated.is_some();
         let tuned = if plan.is_tuned { plan.constants.clone() } else { BTreeMap::new() };
-        let Foreign { tolerated, one_shape, .. } = plan.foreign().clone();
-        let entries: Vec<_> = plan.stages.iter().map(|stage| stage.entry.clone()).collect();
         let checked = self.gpu.checks == Checks::Files && !plan.built_in;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;
@@ -169,28 +244,18 @@ impl Session {
         let case = Case::new(&gpu, plan, problem, self.options.seed)?;
         let mut bench = Bench::new(&gpu, &pipelines, case, rotate)?.validated()?;
         let (mut nmse, mut timed_out) = (0f64, false);
-        let mut sample = |bench: &mut Bench, temperature| -> Result<(Timing, bool)> {
+        let mut sample = |bench: &mut Bench, temperature| -> Result<Timing> {
             let sampled = bench.sample(&self.options, self.timestamp_step_ns, temperature)?;
-            let Sampled { timing, timed_out: out, nmse: off, repeats } = sampled;
-            // What has no time cannot make one doubtful.
-            (nmse, timed_out) = (nmse.max(off), timed_out || out && repeats);
-            Ok((timing, repeats))
+            nmse = nmse.max(sampled.nmse);
+            timed_out |= sampled.timed_out;
+            Ok(sampled.timing)
         };
-        let (cold, _) = sample(&mut bench, Temperature::Cold)?;
-        let (warm, _) = sample(&mut bench, Temperature::Warm)?;
+        let cold = sample(&mut bench, Temperature::Cold)?;
+        let warm = sample(&mut bench, Temperature::Warm)?;
         let overlapped = match self.options.overlapped {
-            true => Some(sample(&mut bench.overlapping(rotate)?, Temperature::Cold)?.0),
+            true => Some(sample(&mut bench.overlapping(rotate)?, Temperature::Cold)?),
             false => None,
         };
-        let mut stages = Vec::new();
-        if self.options.stages && entries.len() > 1 {
-            for (dispatch, entry) in entries.into_iter().enumerate() {
-                bench.only(Some(dispatch));
-                let (cold, repeats) = sample(&mut bench, Temperature::Cold)?;
-                stages.push(StageTiming { entry, cold: repeats.then_some(cold) });
-            }
-            bench.only(None);
-        }
         let drifted = self.canary()?;
         let cost = kernel.cost(problem);
         let rate = |timing: &Timing| cost.bytes / timing.median_us / 1e3;
@@ -219,10 +284,7 @@ impl Session {
                 kernel.show(problem),
             )));
         }
-        let timings = || {
-            let alone = stages.iter().filter_map(|stage| stage.cold.as_ref());
-            [&cold, &warm].into_iter().chain(&overlapped).chain(alone)
-        };
+        let timings = || [&cold, &warm].into_iter().chain(&overlapped);
         let flags = [
             (!timings().all(|t| t.settled), Flag::NotSettled),
             (drifted, Flag::Drift),
@@ -233,9 +295,8 @@ impl Session {
             (bench.clock() == Clock::Wall, Flag::WallClock),
             // A user's file keeps them where built-in variants run without.
             (checked, Flag::RuntimeChecksOn),
-            (tolerated.is_some(), Flag::OwnTolerance),
+            (own_tolerance, Flag::OwnTolerance),
             (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
-            (one_shape, Flag::OneShape),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
         let case = BenchCase {
@@ -248,7 +309,7 @@ impl Session {
             cold,
             warm,
             overlapped,
-            stages,
+            stages: Vec::new(),
             bytes: cost.bytes,
             flops: cost.flops,
             rotated_bytes: bench.rotated_bytes(),

@@ -2,7 +2,7 @@
 //!
 //! Every candidate is checked against the reference in a child process before it is timed, so one
 //! that is wrong, hangs or is refused by the driver harms nothing: the next gets a new process.
-//! What survives is timed round-robin over the same memory, with nothing compiled or uploaded in
+//! Survivors are timed round-robin over the same memory, with nothing compiled or uploaded in
 //! between; ties go to the simpler; the winner is measured again against the incumbent, in three
 //! or more fresh processes, and is stored only when it is FASTER in each.
 
@@ -14,16 +14,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Packing, Problem, Shape};
-use lathe_record::rng::Rng;
 use lathe_record::{Ratio, paired, stats};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::gpu::{Gpu, Pipelines, Policy};
-use crate::judge::check::{Case, Verdict, check_others, check_prepared};
-use crate::measure::ab::{self, AbOptions};
+use crate::judge::check::{Case, Verdict, check_prepared, second_shape};
+use crate::measure::ab::{AbOptions, plans_against};
 use crate::measure::{Bench, BenchOptions, Temperature};
+use crate::plan::select::{Hints, select};
 use crate::plan::tuned::Entry;
 use crate::plan::{Plan, PlanError, Subject};
 
@@ -44,11 +44,8 @@ impl Candidate {
         Self { variant: variant.name.to_owned(), constants: Constants::new(), wgsl: None }
     }
 
-    /// What it is of a kernel.
-    ///
-    /// # Errors
-    /// There is no such variant, or its file cannot be compiled.
-    pub fn subject(&self, kernel: &'static Kernel) -> Result<Subject, PlanError> {
+    /// The variant with its overrides, or the file in its place.
+    fn subject(&self, kernel: &'static Kernel) -> Result<Subject, PlanError> {
         let variant = kernel.variant(&self.variant).ok_or_else(|| {
             PlanError::Unavailable(format!("kernel {} has no {}", kernel.name, self.variant))
         })?;
@@ -185,12 +182,9 @@ impl Trials {
         let gpu = &self.gpu;
         let subject = candidate.subject(self.kernel).map_err(PlanError::into_usage)?;
         let plan = subject.plan(&self.problem, &gpu.caps).map_err(PlanError::into_usage)?;
-        if subject.path().is_some() {
-            let timed = std::slice::from_ref(&self.problem);
-            if check_others(gpu, &subject, timed)?.checked == 0 {
-                let reason = "takes no other shape to be checked on";
-                return Err(Error::CheckFailed(reason.into()));
-            }
+        let timed = std::slice::from_ref(&self.problem);
+        if subject.path().is_some() && !second_shape(gpu, &subject, timed)? {
+            return Err(Error::CheckFailed("takes no other shape to be checked on".into()));
         }
         let pipelines = Pipelines::default();
         let Some(base) = self.bases.iter().find(|b| b.packing == plan.packing) else {
@@ -239,7 +233,8 @@ impl Trials {
     /// behind is judged at the end.
     fn rank(&mut self) -> Result<Vec<Result<f64, String>>> {
         /// How far behind the best a candidate may lie after each round to stay in the next.
-        const ROUNDS: &[f64] = &[2.5, 1.6, 1.3, 1.2, 1.15, 1.15, 1.15];
+        const ROUNDS: &[f64] =
+            &[2.5, 1.6, 1.3, 1.2, 1.15, 1.15, 1.15, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1];
         let mut samples = vec![Vec::new(); self.right.len()];
         let Some(first) = self.right.first_mut() else { return Ok(Vec::new()) };
         let warm_up = if self.gpu.adapter.software { 10 } else { 500 };
@@ -482,20 +477,30 @@ pub fn tune(
     let shape = &problem.shape;
     let incumbent = incumbent(kernel, shape, &gpu.caps)?;
     let all = candidates(variants, &options.files);
-    let text = kernel.show(problem);
     let start = || Child::start(trials());
-    let rounds_more = |candidate: &Candidate| rounds_more(kernel, shape, candidate);
-    let Survivors { mut child, right, mut rejected, skipped } =
-        survivors(&all, rounds_more, options, &start, on_trial)?;
-    // Several rounds over all of them.
+    let Survivors { mut child, right, rejected, skipped } = survivors(
+        &all,
+        |candidate| rounds_more(kernel, shape, candidate),
+        options,
+        &start,
+        on_trial,
+    )?;
+    let mut found = Found {
+        kernel: kernel.name.to_owned(),
+        shape: kernel.key(shape),
+        tried: all.len() - skipped,
+        skipped,
+        rejected,
+        ranking: Vec::new(),
+        finalists: Vec::new(),
+        incumbent: incumbent.show(),
+        winner: incumbent.show(),
+        comparisons: Vec::new(),
+        stored: None,
+    };
     let times = match child.ask(&Request::Rank, 20 * options.time_out)? {
         Answer::Times(times) if times.len() == right.len() => times,
-        other => {
-            return Err(Error::CheckFailed(format!(
-                "{} {text}: candidates that were right could not be timed: {other:?}",
-                kernel.name
-            )));
-        }
+        other => return Err(unexpected(kernel, problem, "times", &other)),
     };
     drop(child);
     let mut timed: Vec<(f64, usize)> = Vec::with_capacity(right.len());
@@ -504,81 +509,25 @@ pub fn tune(
             Ok(us) => timed.push((us, rank)),
             Err(reason) => {
                 on_trial(&all[rank], Some(&reason));
-                rejected.push((all[rank].show(), reason));
+                found.rejected.push((all[rank].show(), reason));
             }
         }
     }
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let ranking = timed.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect();
-    timed.truncate(options.finalists.max(1));
-    // The incumbent lays out the memory; the winner is held against it afterwards.
-    let pipelines = Pipelines::default();
-    let bench_options = BenchOptions::of(gpu);
-    let planned = |c: &Candidate| c.plan(kernel, problem, &gpu.caps);
-    let rotate = bench_options.rotate_bytes;
-    let case = Case::new(gpu, planned(&incumbent)?, problem, bench_options.seed)?;
-    let base = Bench::new(gpu, &pipelines, case, rotate)?.validated()?;
-    let mut finalists = Vec::new();
-    for (_, rank) in &timed {
-        let mut bench = base.beside(&pipelines, planned(&all[*rank])?)?.validated()?;
-        let (count, _) = bench.warm_up(bench_options.sample, Temperature::Cold)?;
-        finalists.push((*rank, bench, count, Vec::new()));
-    }
-    const ROUNDS: usize = 15;
-    let mut first = Rng::fresh();
-    for _ in 0..ROUNDS {
-        // Nobody always comes after the same.
-        let turn = first.below(finalists.len().max(1) as u32) as usize;
-        finalists.rotate_left(turn);
-        if first.below(2) == 1 {
-            finalists.reverse();
-        }
-        for (_, bench, count, samples) in &mut finalists {
-            bench.renew()?;
-            let took = bench.time(*count, Temperature::Cold)?;
-            samples.push(took.as_secs_f64() * 1e6 / *count as f64);
-        }
-    }
-    // What wins is looked at as closely as what a benchmark prints. The finalists write to the same
-    // memory, so each leaves its own there first.
-    let mut results: Vec<(f64, usize)> = Vec::new();
-    for (rank, bench, count, samples) in &mut finalists {
-        bench.time_from(0, *count)?;
-        match bench.judge_sampled(*count, Temperature::Cold) {
-            Ok(_) => results.push((stats::summarise(samples).median, *rank)),
-            Err(Error::CheckFailed(reason)) => rejected.push((all[*rank].show(), reason)),
-            Err(e) => return Err(e),
-        }
-    }
-    results.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut found = Found {
-        kernel: kernel.name.to_owned(),
-        shape: kernel.key(shape),
-        tried: all.len() - skipped,
-        skipped,
-        rejected,
-        ranking,
-        finalists: results.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect(),
-        incumbent: incumbent.show(),
-        winner: incumbent.show(),
-        comparisons: Vec::new(),
-        stored: None,
-    };
+    found.ranking = timed.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect();
+    found.finalists = found.ranking.iter().take(options.finalists.max(1)).cloned().collect();
     // Of those that tie with the fastest, the simplest.
-    let tied = results.iter().take_while(|(us, _)| *us <= TIE * results[0].0);
+    let tied = timed.iter().take_while(|(us, _)| *us <= TIE * timed[0].0);
     let Some(rank) = tied.map(|(_, rank)| *rank).min() else { return Ok(found) };
     let winner = &all[rank];
+    let plan = winner.plan(kernel, problem, &gpu.caps)?;
     found.winner = winner.show();
-    let plan = planned(winner)?;
-    if plan.fingerprint() == planned(&incumbent)?.fingerprint() {
+    if plan.fingerprint() == incumbent.plan(kernel, problem, &gpu.caps)?.fingerprint() {
         return Ok(found);
     }
     // Each in a fresh process: code and weights lie elsewhere in each, and what is claimed of one
     // may be the luck of where they lay. The first that does not say so ends it.
-    drop(finalists);
-    drop(base);
     let sides = Box::new([incumbent.clone(), winner.clone()]);
-    let is_faster = |c: &paired::Comparison| c.verdict == paired::Verdict::Faster;
     for _ in 0..options.processes {
         let mut child = start()?;
         match child.ask(&Request::Prove(sides.clone()), options.proof_time_out())? {
@@ -592,14 +541,9 @@ pub fn tune(
                 found.comparisons.clear();
                 return Ok(found);
             }
-            other => {
-                return Err(Error::CheckFailed(format!(
-                    "{} {text}: asked for a proof, a process answered {other:?}",
-                    kernel.name
-                )));
-            }
+            other => return Err(unexpected(kernel, problem, "a proof", &other)),
         }
-        if !found.comparisons.iter().all(is_faster) {
+        if found.comparisons.iter().any(|c| c.verdict != paired::Verdict::Faster) {
             return Ok(found);
         }
     }
@@ -625,26 +569,23 @@ pub fn tune(
     Ok(found)
 }
 
-/// Measures a winner against an incumbent over the same memory, each with pipelines of its own.
+/// A child process that gave another answer than it was asked for.
+fn unexpected(kernel: &Kernel, problem: &Problem, asked: &str, answer: &Answer) -> Error {
+    let (name, text) = (kernel.name, kernel.show(problem));
+    Error::CheckFailed(format!("{name} {text}: asked for {asked}, a process answered {answer:?}"))
+}
+
+/// Measures a winner against an incumbent over the same memory.
 fn prove(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
     problem: &Problem,
-    sides: &[Candidate; 2],
+    [a, b]: &[Candidate; 2],
 ) -> Result<paired::Comparison> {
-    let options = BenchOptions::of(gpu);
-    let plan = |side: &Candidate| side.plan(kernel, problem, &gpu.caps);
-    // A coin says which is compiled and laid out first, as in `ab`.
-    let b_first = Rng::fresh().below(2) == 1;
-    let (first, second) = if b_first { (&sides[1], &sides[0]) } else { (&sides[0], &sides[1]) };
-    let case = Case::new(gpu, plan(first)?, problem, options.seed)?;
-    let mut first = Bench::new(gpu, &Pipelines::default(), case, options.rotate_bytes)?;
-    first = first.validated()?;
-    let mut second = first.beside(&Pipelines::default(), plan(second)?)?.validated()?;
-    let (a, b) = if b_first { (&mut second, &mut first) } else { (&mut first, &mut second) };
-    let ab = AbOptions::new(gpu.adapter.software);
-    let (ab::Outcome { comparison, .. }, _) = ab::kernels(a, b, &options, &ab)?;
-    Ok(comparison)
+    let plans = [a.plan(kernel, problem, &gpu.caps)?, b.plan(kernel, problem, &gpu.caps)?];
+    let options = AbOptions::new(gpu.adapter.software);
+    let (outcome, _) = plans_against(gpu, plans, problem, &BenchOptions::of(gpu), &options)?;
+    Ok(outcome.comparison)
 }
 
 /// Why decoding must not take a candidate unasked: what is stored replaces the preference, and a
@@ -658,8 +599,7 @@ fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> Option<
 
 /// What runs untuned: the first preference that can.
 fn incumbent(kernel: &'static Kernel, shape: &Shape, caps: &Capabilities) -> Result<Candidate> {
-    let hints = crate::plan::select::Hints::new();
-    let selection = crate::plan::select::select(kernel, shape, caps, &hints, None)
+    let selection = select(kernel, shape, caps, &Hints::new(), None)
         .map_err(|e| Error::Usage(e.to_string()))?;
     Ok(Candidate::plain(selection.plan.declared))
 }

@@ -9,7 +9,9 @@ pub mod memory;
 pub mod recording;
 pub mod run;
 pub mod select;
+pub mod shapes;
 mod subject;
+pub mod target;
 pub mod tuned;
 pub mod user;
 pub mod weights;
@@ -26,7 +28,6 @@ use lathe_kernels::{
 use layout::{KvOrder, WeightPart};
 
 use crate::error::Error;
-use crate::guard;
 
 pub use subject::Subject;
 
@@ -74,10 +75,6 @@ pub struct Foreign {
     pub kv_orders: BTreeMap<&'static str, KvOrder>,
     /// Largest distance from the reference, where that is not `declared`'s.
     pub tolerated: Option<Tolerated>,
-    /// Outputs that are wrong by a little pass, and are reported: see [`Plan::leniently`].
-    pub lenient: bool,
-    /// It was not checked on other shapes than those that are timed.
-    pub one_shape: bool,
 }
 
 /// Foreign properties of a variant: none.
@@ -88,14 +85,7 @@ static NOT_FOREIGN: Foreign = Foreign {
     parts: Vec::new(),
     kv_orders: BTreeMap::new(),
     tolerated: None,
-    lenient: false,
-    one_shape: false,
 };
-
-/// Bounds of what is wrong by a little: each element within 1/128 of its magnitude, and an error of
-/// 3 % of the output all in all. Arithmetic in f16, angles in f32 and activations in 8 bits lie
-/// far inside; what reads a wrong row, or ignores a part of its inputs, outside.
-const LITTLE: (f64, f64) = (65536.0, 1e-3);
 
 /// A tolerance that a user's mapping asks for.
 #[derive(Clone, Copy, Debug)]
@@ -249,11 +239,9 @@ impl Plan {
 
     /// A WGSL text with its modules, and what naga says of it.
     pub fn reflect(text: &str, path: &str) -> Result<(String, Reflection), PlanError> {
-        guard::compile(path, || {
-            let text = lathe_kernels::link(text, path)?;
-            let reflection = Reflection::of(&text, path)?;
-            Ok((text, reflection))
-        })
+        let text = lathe_kernels::link(text, path)?;
+        let reflection = Reflection::of(&text, path)?;
+        Ok((text, reflection))
     }
 
     /// A hash of the source, its constants, grid and bindings: equal when the same code runs the
@@ -405,13 +393,6 @@ impl Plan {
         }
     }
 
-    /// The tolerance of what is wrong by a little, where it is let pass.
-    pub fn leniently(&self, problem: &Problem) -> Option<Tolerance> {
-        let declared = self.tolerance(problem);
-        let (k, nmse) = (declared.k.max(LITTLE.0), declared.nmse.max(LITTLE.1));
-        self.foreign().lenient.then_some(Tolerance { k, nmse, ..declared })
-    }
-
     /// The kernel's name of a WGSL variable.
     pub fn binding<'a>(&'a self, variable: &'a str) -> &'a str {
         self.foreign().bindings.get(variable).map_or(variable, String::as_str)
@@ -427,14 +408,11 @@ impl Plan {
         // A feature that is not there may keep the text from being compiled at all.
         let mut lacking = limits::features_lacking(reflection, caps);
         if lacking.is_empty() {
-            let workgroup = || {
-                // What its numbers make of a user's text is refused here, with the file's name.
-                if !self.built_in {
-                    reflection.resolved(&stage.entry, constants)?;
-                }
-                reflection.workgroup(&stage.entry, constants)
-            };
-            let workgroup = guard::compile(&self.variant, workgroup)?;
+            // What its numbers make of a user's text is refused here, with the file's name.
+            if !self.built_in {
+                reflection.resolved(&stage.entry, constants)?;
+            }
+            let workgroup = reflection.workgroup(&stage.entry, constants)?;
             lacking = limits::lacking(reflection, &stage.entry, workgroup, caps);
         }
         if !lacking.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Problem, Shape};
 
 use super::user::UserKernel;
-use super::{Foreign, Plan, PlanError};
+use super::{Plan, PlanError};
 
 /// A variant of a kernel, with some of its overrides set, or a user's file in its place. A file is
 /// read, linked and parsed once, for however many shapes plans are made.
@@ -16,10 +16,6 @@ pub struct Subject {
     pub kernel: &'static Kernel,
     /// The variant, or the one in whose place a file stands.
     pub variant: &'static KernelVariant,
-    /// See [`Foreign::lenient`].
-    pub lenient: bool,
-    /// See [`Foreign::one_shape`].
-    pub one_shape: bool,
     constants: Constants,
     file: Option<Arc<UserKernel>>,
 }
@@ -36,7 +32,7 @@ impl Subject {
         variant: &'static KernelVariant,
         constants: Constants,
     ) -> Self {
-        Self { kernel, variant, lenient: false, one_shape: false, constants, file: None }
+        Self { kernel, variant, constants, file: None }
     }
 
     /// Reads, links and parses `path` and the TOML file beside it, if there is one; or where `path`
@@ -72,9 +68,7 @@ impl Subject {
     /// It cannot run there, or a file does not fit the kernel.
     pub fn plan(&self, problem: &Problem, caps: &Capabilities) -> Result<Plan, PlanError> {
         match &self.file {
-            Some(file) => {
-                file.plan(&problem.shape, Some(problem.state), caps).map(|plan| self.mark(plan))
-            }
+            Some(file) => file.plan(&problem.shape, Some(problem.state), caps),
             None => self.plan_of_step(&problem.shape, caps),
         }
     }
@@ -86,15 +80,9 @@ impl Subject {
     pub fn plan_of_step(&self, shape: &Shape, caps: &Capabilities) -> Result<Plan, PlanError> {
         let Self { kernel, variant, constants, .. } = self;
         match &self.file {
-            Some(file) => file.plan(shape, None, caps).map(|plan| self.mark(plan)),
+            Some(file) => file.plan(shape, None, caps),
             None => Plan::tuned(kernel, variant, shape, caps, constants),
         }
-    }
-
-    fn mark(&self, mut plan: Plan) -> Plan {
-        let Self { lenient, one_shape, .. } = *self;
-        plan.foreign = Some(Arc::new(Foreign { lenient, one_shape, ..plan.foreign().clone() }));
-        plan
     }
 
     /// Returns true where a mapping restricts the shapes.
@@ -105,11 +93,6 @@ impl Subject {
     /// Returns true where a mapping has a tolerance.
     pub fn has_tolerance(&self) -> bool {
         self.file.as_ref().is_some_and(|file| file.tolerated.is_some())
-    }
-
-    /// Returns true where a text of a user's has a loop; those of variants mostly do.
-    pub fn has_loops(&self) -> bool {
-        self.file.as_ref().is_none_or(|file| file.has_loops())
     }
 
     /// A problem with what a mapping takes of each parameter; conditions are not looked at.

@@ -83,34 +83,6 @@ pub struct WeightRows {
     pub parts: Vec<Bytes>,
 }
 
-/// Values beyond all that there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Raised {
-    /// The power of two that they are larger by.
-    pub power: i32,
-    /// Below the smallest in place of above the largest.
-    pub is_negative: bool,
-}
-
-impl Raised {
-    /// The power of two above all sizes of some values, or one larger still: every format holds it.
-    pub fn above(self, values: &[f32]) -> f32 {
-        let most = values.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
-        let next = most.log2().floor().clamp(-8.0, 14.0) as i32;
-        self.factor() * 2f32.powi(next)
-    }
-
-    /// Makes values larger as blocks with scales can, whose codes may stay.
-    pub fn multiply(self, values: &mut [f32]) {
-        values.iter_mut().for_each(|v| *v *= self.factor());
-    }
-
-    fn factor(self) -> f32 {
-        let factor = 2f32.powi(self.power);
-        if self.is_negative { -factor } else { factor }
-    }
-}
-
 impl WeightRows {
     /// A matrix of one run of rows.
     pub fn new(format: Format, k: usize, bytes: Bytes) -> Self {
@@ -189,54 +161,6 @@ impl WeightRows {
         let mut all = self.joined().into_owned();
         all.rotate_right(by * self.format.block_bytes());
         Self { parts: vec![Bytes::owned(all)], ..self.clone() }
-    }
-
-    /// A copy in which these bytes of some blocks are those of others of its own, raised if need
-    /// be, and the rows that differ.
-    pub fn changed(
-        &self,
-        to: usize,
-        from: usize,
-        blocks: usize,
-        part: Range<usize>,
-        raised: Option<Raised>,
-    ) -> (Self, Range<usize>) {
-        let (block, row) = (self.format.block_bytes(), self.row_bytes());
-        let range = |at: usize| at * block..(at + blocks) * block;
-        let rows_of = |at: usize| range(at).start / row..range(at).end.div_ceil(row);
-        let bytes =
-            |rows: &Range<usize>| -> Vec<u8> { self.slice(rows.clone()).joined().into_owned() };
-        let (rows, sources) = (rows_of(to), rows_of(from));
-        let (mut new, mut source) = (bytes(&rows), bytes(&sources));
-        if let Some(raised) = raised {
-            source = self.raised(&source, raised);
-        }
-        let (to, from) =
-            (range(to).start - rows.start * row, range(from).start - sources.start * row);
-        let blocks = new[to..].chunks_mut(block).zip(source[from..].chunks(block)).take(blocks);
-        for (new, source) in blocks {
-            new[part.clone()].copy_from_slice(&source[part.clone()]);
-        }
-        let mut changed = self.slice(0..rows.start);
-        changed.parts.push(Bytes::owned(new));
-        changed.parts.extend(self.slice(rows.end..self.rows()).parts);
-        (changed, rows)
-    }
-
-    /// Rows of larger values than any of theirs; of formats whose blocks have scales, of multiples.
-    fn raised(&self, rows: &[u8], raised: Raised) -> Vec<u8> {
-        let (k, row_bytes) = (self.k, self.row_bytes());
-        let mut values = vec![0.0; rows.len() / row_bytes * k];
-        for (row, values) in rows.chunks_exact(row_bytes).zip(values.chunks_exact_mut(k)) {
-            decode(self.format, row, values);
-        }
-        if self.format.is_dense() {
-            let most = raised.above(&values);
-            values.fill(most);
-        } else {
-            raised.multiply(&mut values);
-        }
-        Self::from_f32(self.format, Order::RowWise, k, &values).joined().into_owned()
     }
 
     /// The matrix in as few parts as fit bindings of `limit` bytes, however they are packed, with

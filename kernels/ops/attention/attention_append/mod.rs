@@ -121,17 +121,13 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             ..Variant::PLAIN
         },
         Variant {
-            name: "split_kv_workgroup",
-            stages: &split_stages(),
             // Its sums take a word an invocation.
             constants: &|p, caps| workgroup_constants(p, caps, 4, new_head_bytes(p)),
             tunables: SPLIT_WORKGROUP_TUNABLES,
             unsupported: &|p, _| ragged(p).or_else(|| odd_pairs(p)).or_else(|| too_many_heads(p)),
-            ..Variant::PLAIN
+            ..Variant::new("split_kv_workgroup", &split_stages())
         },
         Variant {
-            name: "split_kv",
-            stages: &split_stages(),
             constants: &|p, caps| two_stages(split_constants(p, caps, 0, new_head_bytes(p))),
             phase: &|p, caps, grid| split_phase(p, caps, grid, new_head_bytes(p), true),
             // The new token's row it takes from workgroup memory.
@@ -141,7 +137,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             unsupported: &|p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))
             },
-            ..Variant::PLAIN
+            ..Variant::new("split_kv", &split_stages())
         },
         Variant {
             name: "whole_kv",

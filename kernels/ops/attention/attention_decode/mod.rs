@@ -32,7 +32,7 @@ fn no_fours(p: &AttentionDecode, most: usize) -> Option<String> {
 const LARGE_TILES: u32 = 32 << 10;
 
 /// A workgroup a query head.
-const A_HEAD: &[Stage<AttentionDecode>] = &[Stage { entry: "main", grid: &|p, _| p.q_heads() }];
+const A_HEAD: &[Stage<AttentionDecode>] = &[Stage::main(&|p, _| p.q_heads())];
 
 /// The declaration.
 pub static OPERATION: Declaration<AttentionDecode> = Declaration {
@@ -68,23 +68,17 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             ],
         ),
         Variant {
-            name: "streaming",
-            stages: A_HEAD,
             tunables: &[("WG", &[64.0, 128.0, 256.0])],
             unsupported: &|p, _| no_fours(p, 1024),
-            ..Variant::PLAIN
+            ..Variant::new("streaming", A_HEAD)
         },
         Variant {
-            name: "tiled_small",
-            stages: A_HEAD,
             constants: &|p, _| tiled_constants(p, 1, 64, 32, 12 << 10),
             tunables: &[("TILE", &[4.0, 8.0, 16.0, 32.0])],
             unsupported: &|p, _| ragged(p),
-            ..Variant::PLAIN
+            ..Variant::new("tiled_small", A_HEAD)
         },
         Variant {
-            name: "tiled_large",
-            stages: &[Stage { entry: "main", grid: &|p, _| p.kv_heads }],
             constants: &|p, caps| {
                 let room = (caps.workgroup_memory as usize).min(48 << 10);
                 tiled_constants(p, p.q_per_kv, 256, 128, room)
@@ -100,18 +94,14 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
                     })
                 })
             },
-            ..Variant::PLAIN
+            ..Variant::new("tiled_large", &[Stage::main(&|p, _| p.kv_heads)])
         },
         Variant {
-            name: "online",
-            stages: A_HEAD,
             tunables: &[("WG", &[64.0, 128.0, 256.0])],
             unsupported: &|p, _| no_fours(p, 1024),
-            ..Variant::PLAIN
+            ..Variant::new("online", A_HEAD)
         },
         Variant {
-            name: "online_subgroup",
-            stages: A_HEAD,
             constants: &|p, caps| {
                 let size = caps.subgroup.map_or(32, |(min, _)| min.max(4));
                 // As many subgroups as workgroup memory holds accumulators for.
@@ -125,28 +115,22 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
                 ]
             },
             unsupported: &|p, _| no_fours(p, 256),
-            ..Variant::PLAIN
+            ..Variant::new("online_subgroup", A_HEAD)
         },
         Variant {
-            name: "split_kv_workgroup",
-            stages: &split_stages(),
             constants: &|p, caps| workgroup_constants(p, caps, 0, 0),
             tunables: SPLIT_WORKGROUP_TUNABLES,
             unsupported: &|p, _| ragged(p).or_else(|| too_many_heads(p)),
-            ..Variant::PLAIN
+            ..Variant::new("split_kv_workgroup", &split_stages())
         },
         Variant {
-            name: "split_kv",
-            stages: &split_stages(),
             constants: &|p, caps| two_stages(split_constants(p, caps, 0, 0)),
             phase: &|p, caps, grid| split_phase(p, caps, grid, 0, false),
             tunables: SPLIT_TUNABLES,
             unsupported: &split_unsupported,
-            ..Variant::PLAIN
+            ..Variant::new("split_kv", &split_stages())
         },
         Variant {
-            name: "split_kv_last",
-            stages: &[Stage { entry: "attend", grid: &split_grid }],
             constants: &|p, caps| {
                 // One workgroup reads the results of all splits of a KV head.
                 let most = ((128 << 10) / (p.q_per_kv * 4 * p.head_dim)).max(8);
@@ -158,7 +142,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             },
             tunables: SPLIT_TUNABLES,
             unsupported: &split_unsupported,
-            ..Variant::PLAIN
+            ..Variant::new("split_kv_last", &[Stage { entry: "attend", grid: &split_grid }])
         },
     ],
     prefer: &|p| {

@@ -252,7 +252,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         },
         Variant {
             name: "flash",
-            stages: &[Stage { entry: "main", grid: &|p, c| p.blocks(flash_rows(c)) }],
+            stages: &[Stage::main(&|p, c| p.blocks(flash_rows(c)))],
             constants: &|p, caps| {
                 // Larger blocks do more with what they load, as long as there are enough of them.
                 let fits = |each: &usize| p.blocks(16 * each) >= 128 && flash_fits(*each, caps);
@@ -265,7 +265,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         Variant {
             name: "flash_split",
             stages: &[
-                Stage { entry: "main", grid: &|p, c| split_blocks(p, c, flash_rows(c)) },
+                Stage::main(&|p, c| split_blocks(p, c, flash_rows(c))),
                 COMBINE,
             ],
             constants: &|p, caps| {
@@ -280,7 +280,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         },
         Variant {
             name: "cooperative_matrix",
-            stages: &[Stage { entry: "main", grid: &|p, c| p.blocks(matrix_rows(c)) }],
+            stages: &[Stage::main(&|p, c| p.blocks(matrix_rows(c)))],
             constants: &matrix_constants,
             unsupported: &matrix_unsupported,
             tolerance: Some(&f16_tolerance),
@@ -289,7 +289,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
         Variant {
             name: "cooperative_matrix_split",
             stages: &[
-                Stage { entry: "main", grid: &|p, c| split_blocks(p, c, matrix_rows(c)) },
+                Stage::main(&|p, c| split_blocks(p, c, matrix_rows(c))),
                 COMBINE,
             ],
             constants: &|p, caps| {

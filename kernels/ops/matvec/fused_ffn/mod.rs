@@ -37,8 +37,7 @@ fn outputs_per_group(caps: &Capabilities, each: f64) -> Overrides {
     vec![("OUTS_PER_WG", each * subgroups), ("SG", f64::from(caps.fixed_subgroup()))]
 }
 
-const OUTS: &[Stage<FusedFfn>] =
-    &[Stage { entry: "main", grid: &|p, c| p.n.div_ceil(c["OUTS_PER_WG"] as usize) }];
+const OUTS: &[Stage<FusedFfn>] = &[Stage::main(&|p, c| p.n.div_ceil(c["OUTS_PER_WG"] as usize))];
 
 /// The declaration.
 pub static OPERATION: Declaration<FusedFfn> = Declaration {
@@ -118,15 +117,13 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         // two f16 make a word, whatever the number of subgroups is.
         // import: prologue/rms_chunk, rows/dense16, schedule/gate_up_subgroup, epilogue/gated
         Variant {
-            name: "subgroup",
-            stages: OUTS,
             constants: &|_, caps| outputs_per_group(caps, 1.0),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("OUTS_PER_WG", &[2.0, 4.0, 8.0, 16.0, 32.0]),
             ],
             unsupported: &dense_only,
-            ..Variant::PLAIN
+            ..Variant::new("subgroup", OUTS)
         },
         // fused_ffn/subgroup_pair: two neighbouring outputs a subgroup, four rows; dense weights.
         //
@@ -136,15 +133,13 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         // it leaves a large GPU idle.
         // import: prologue/rms_chunk, rows/dense16, schedule/gate_up_pairs, epilogue/gated
         Variant {
-            name: "subgroup_pair",
-            stages: OUTS,
             constants: &|_, caps| outputs_per_group(caps, 2.0),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("OUTS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0]),
             ],
             unsupported: &dense_only,
-            ..Variant::PLAIN
+            ..Variant::new("subgroup_pair", OUTS)
         },
     ],
     prefer: &|p| {

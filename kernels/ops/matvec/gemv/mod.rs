@@ -72,15 +72,13 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // whose subgroup size varies.
         // import: prologue/vectors, rows/dense16, schedule/subgroup_vectors, epilogue/store
         Variant {
-            name: "subgroup",
-            stages: &[Stage { entry: "main", grid: &rows_grid }],
             constants: &|_, caps| rows_per_group(caps, 1.0),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
             ],
             unsupported: &whole_vectors,
-            ..Variant::PLAIN
+            ..Variant::new("subgroup", &[Stage::main(&rows_grid)])
         },
         // gemv/subgroup_multicol: four rows of W a subgroup.
         //
@@ -90,7 +88,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // import: prologue/x_chunk, rows/dense16, schedule/subgroup_rows4, epilogue/store
         Variant {
             name: "subgroup_multicol",
-            stages: &[Stage { entry: "main", grid: &rows_grid }],
+            stages: &[Stage::main(&rows_grid)],
             constants: &|_, caps| rows_per_group(caps, 4.0),
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0, 512.0]),

@@ -145,15 +145,13 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // repacking is worth.
         // import: prologue/plain, rows/file_blocks, schedule/subgroup_blocks, epilogue/store
         Variant {
-            name: "blocks",
-            stages: &[Stage { entry: "main", grid: &lanes_grid }],
             constants: &|_, caps| geometry(subgroup(caps).min(32), caps),
             tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
             unsupported: &|p, _| match (p.order, p.n_vectors) {
                 (Order::RowWise, vectors) => exceeds("N_VECTORS", vectors, 1),
                 (order, _) => Some(format!("ORDER={} is not row_wise", order.name())),
             },
-            ..Variant::PLAIN
+            ..Variant::new("blocks", &[Stage::main(&lanes_grid)])
         },
         // gemv_q/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups
         // needed.
@@ -220,7 +218,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // import: schedule/int8_vectors, epilogue/store
         Variant {
             name: "planes_dp4a24_cols",
-            stages: &[Stage { entry: "main", grid: &vector_groups }],
+            stages: &[Stage::main(&vector_groups)],
             constants: &|p, caps| {
                 let held = vectors_in_memory(p, caps).unwrap_or(1);
                 let mut constants = geometry(vector_lanes(p, caps), caps);

@@ -83,15 +83,13 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         // load.
         // import: prologue/x_chunk, rows/dense16, schedule/head_subgroup, epilogue/head_argmax
         Variant {
-            name: "subgroup",
-            stages: STAGES,
             constants: &|_, caps| vec![("SG", f64::from(caps.fixed_subgroup()))],
             tunables: &[
                 ("WG", &[128.0, 256.0, 512.0]),
                 ("ROWS_PER_WG", &[32.0, 64.0, 128.0, 256.0, 512.0]),
             ],
             unsupported: &dense_only,
-            ..Variant::PLAIN
+            ..Variant::new("subgroup", STAGES)
         },
         // lm_head_argmax/planes: LANES lanes to four quantised rows, sixteen bytes of quants a
         // load.
@@ -101,8 +99,6 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         // last of these are used, and each lane keeps the best of the rows whose sums end in it.
         // import: prologue/plain, rows/soa, schedule/head_rows, epilogue/head_argmax
         Variant {
-            name: "planes",
-            stages: STAGES,
             // Candidates of up to 1024 invocations.
             constants: &|p, caps| head::planes_geometry(p, caps, 8 * 1024),
             tunables: &[
@@ -112,7 +108,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
             ],
             unsupported: &quantised_only,
             packing: Packing::Planes,
-            ..Variant::PLAIN
+            ..Variant::new("planes", STAGES)
         },
         // lm_head_argmax/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23
         // bits.

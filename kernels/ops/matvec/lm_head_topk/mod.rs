@@ -121,8 +121,6 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         // are written. Many rows a workgroup keep the merging short, few of them balance the load.
         // import: prologue/x_chunk, rows/dense16, schedule/head_subgroup, epilogue/head_topk
         Variant {
-            name: "subgroup",
-            stages: STAGES,
             constants: &|p, caps| vec![list_rows(p), ("SG", f64::from(caps.fixed_subgroup()))],
             tunables: &[
                 ("WG", &[128.0, 256.0, 512.0]),
@@ -130,7 +128,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
                 ("MERGERS", &[8.0, 16.0, 32.0]),
             ],
             unsupported: &dense,
-            ..Variant::PLAIN
+            ..Variant::new("subgroup", STAGES)
         },
         // lm_head_topk/planes: LANES lanes to four quantised rows, sixteen bytes of quants a load.
         //
@@ -140,8 +138,6 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         // the other variants.
         // import: prologue/plain, rows/soa, schedule/head_rows, epilogue/head_topk
         Variant {
-            name: "planes",
-            stages: STAGES,
             constants: &|p, caps| {
                 let mut constants = head::planes_geometry(p, caps, 8 * LIST as u32);
                 constants.push(list_rows(p));
@@ -155,7 +151,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             ],
             unsupported: &quantised,
             packing: Packing::Planes,
-            ..Variant::PLAIN
+            ..Variant::new("planes", STAGES)
         },
         // lm_head_topk/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
         //

@@ -79,11 +79,9 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         // 1240 us where 4 us of memory traffic are due. Kept to show what a fusion must not cost.
         // import: prologue/x_chunk, rows/dense16, schedule/single_workgroup, epilogue/residual
         Variant {
-            name: "single_workgroup",
-            stages: &[Stage { entry: "main", grid: &|_, _| 1 }],
             tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
             unsupported: &dense_only,
-            ..Variant::PLAIN
+            ..Variant::new("single_workgroup", &[Stage::main(&|_, _| 1)])
         },
         // matmul_rmsnorm_fused/two_pass: the product on the whole GPU, then one workgroup; dense
         // weights.
@@ -93,8 +91,6 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         // together, as in gemv/workgroup. No subgroups needed.
         // import: prologue/plain16, rows/dense16, schedule/row_tree, epilogue/norms_tree
         Variant {
-            name: "two_pass",
-            stages: TWO,
             constants: &tree_lanes,
             tunables: &[
                 ("WG", &[64.0, 128.0, 256.0]),
@@ -102,7 +98,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
                 ("UNROLL", &[4.0, 9.0]),
             ],
             unsupported: &dense_only,
-            ..Variant::PLAIN
+            ..Variant::new("two_pass", TWO)
         },
         // matmul_rmsnorm_fused/two_pass_q: as two_pass, over quantised weights; no subgroups
         // needed.
@@ -151,8 +147,6 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         // __threadfence.
         // import: prologue/x_chunk, rows/dense16, schedule/last_workgroup, epilogue/residual
         Variant {
-            name: "last_workgroup",
-            stages: &[Stage { entry: "main", grid: &rows_grid }],
             constants: &|p, _| {
                 // Four loads a lane where rows are short; half as many arrivals as rows at the
                 // most.
@@ -164,7 +158,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
                 ("ROWS_PER_WG", &[1.0, 2.0, 4.0]),
             ],
             unsupported: &dense_only,
-            ..Variant::PLAIN
+            ..Variant::new("last_workgroup", &[Stage::main(&rows_grid)])
         },
     ],
     prefer: &|p| {

@@ -10,12 +10,11 @@ use lathe_kernels::{
 use lathe_record::rng::Rng;
 
 use super::Verdict;
-use super::change::Change;
-use super::draw::{Strain, draw};
+use super::draw::{InputKind, draw};
 use crate::error::Result;
 use crate::execute::GpuExecutor;
 use crate::execute::oracle::{self, Outcomes};
-use crate::execute::value::{Outcome, Value};
+use crate::execute::value::Value;
 use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, poison};
 use crate::judge::{Within, judge};
 use crate::plan::Plan;
@@ -41,28 +40,33 @@ struct Inputs {
     /// recording.
     drawn: Vec<(&'static str, TensorInit)>,
     values: Vec<Value>,
-    /// The further draws, large tensors left out: those are turned. The last is [`STRAINED`].
-    others: [OnceLock<Vec<Value>>; DRAWS],
+    /// All draws but the first, in order of [`Draw::small`]. Large tensors are left out: they are
+    /// turned instead.
+    others: [OnceLock<Vec<Value>>; DRAWS - 1 + InputKind::CHECKED.len()],
     /// What should come of each draw that was asked for.
     expected: Mutex<BTreeMap<Draw, Arc<Outcomes>>>,
 }
 
-/// Draws of a case. Kernels that are timed meet all of them, so that what one invocation leaves
-/// behind is no result of the next.
+/// Number of input sets per case. Benchmarks rotate through them, so a stale output of the previous
+/// invocation never equals the expected one.
 pub const DRAWS: usize = 4;
 
-/// The draw of small tensors that checks alone meet: of values that a kernel fitted to what is
-/// timed does not expect.
-pub(super) const STRAINED: usize = DRAWS;
-
-/// Which of a case's draws an invocation finds: of its large tensors, weights and caches, and of
-/// all others.
+/// Inputs that an invocation finds: a draw of its large tensors (weights and caches), and one of all
+/// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Draw {
     /// Large tensors hold the first draw, turned this often by a number of blocks.
     pub large: usize,
-    /// Other inputs are drawn anew.
+    /// Other inputs are drawn anew: below [`DRAWS`] as benchmarks have them, from there on one of
+    /// each kind of [`InputKind::CHECKED`].
     pub small: usize,
+}
+
+impl Draw {
+    /// Kind of the small tensors.
+    fn kind(self) -> InputKind {
+        self.small.checked_sub(DRAWS).map_or(InputKind::Typical, |nth| InputKind::CHECKED[nth])
+    }
 }
 
 impl Case {
@@ -78,7 +82,7 @@ impl Case {
         let mut rng = Rng::new(seed);
         let (mut drawn, mut values) = (Vec::new(), Vec::new());
         for b in given(kernel) {
-            let (content, value) = draw(b, problem, plan.packing, Strain::None, &mut rng);
+            let (content, value) = draw(b, problem, plan.packing, InputKind::Typical, &mut rng);
             drawn.push((b.name, content));
             values.push(value);
         }
@@ -154,7 +158,7 @@ impl Case {
         if !self.is_large(tensor) {
             return match draw.small {
                 0 => first.clone(),
-                n => self.others(n)[tensor.0].clone(),
+                _ => self.others(draw)[tensor.0].clone(),
             };
         }
         match draw.large {
@@ -170,7 +174,7 @@ impl Case {
         1 + rng.below(most as u32) as usize
     }
 
-    /// Values of a drawn tensor that stay together when it is turned or changed: a vector of a
+    /// Values of a drawn tensor that stay together when it is turned: a vector of a
     /// cache whose scales belong to it, else two, which f16 has in a word.
     fn unit(&self, tensor: TensorId) -> usize {
         match self.inputs.drawn[tensor.0].1 {
@@ -208,23 +212,17 @@ impl Case {
         Ok(block)
     }
 
-    fn others(&self, number: usize) -> &[Value] {
+    /// A further draw of all tensors but large ones, which have nothing in it.
+    fn others(&self, wanted: Draw) -> &[Value] {
         let inputs = &*self.inputs;
-        inputs.others[number - 1].get_or_init(|| {
-            let mut rng = Rng::derive(inputs.seed, &format!("draw {number}"));
-            let strain = if number == STRAINED { Strain::Strained } else { Strain::None };
-            self.small(strain, &mut rng)
+        inputs.others[wanted.small - 1].get_or_init(|| {
+            let mut rng = Rng::derive(inputs.seed, &format!("draw {}", wanted.small));
+            let drawn = given(self.kernel).map(|b| match is_large(b, &inputs.problem) {
+                true => Value::U32(Vec::new()),
+                false => draw(b, &inputs.problem, Packing::Blocks, wanted.kind(), &mut rng).1,
+            });
+            drawn.collect()
         })
-    }
-
-    /// A draw of all tensors but large ones, which have nothing in it.
-    fn small(&self, strain: Strain, rng: &mut Rng) -> Vec<Value> {
-        let problem = &self.inputs.problem;
-        let drawn = given(self.kernel).map(|b| match is_large(b, problem) {
-            true => Value::U32(Vec::new()),
-            false => draw(b, problem, Packing::Blocks, strain, rng).1,
-        });
-        drawn.collect()
     }
 
     /// What an invocation should leave behind that finds a draw and nothing else; computed once
@@ -410,121 +408,28 @@ impl Case {
         }
     }
 
-    /// A stretch of an input, a large one where there is one, to overwrite; see
-    /// `Change::stretch`.
-    pub fn draw_change(&self, rng: &mut Rng) -> Option<Change> {
-        let mut inputs: Vec<_> = self
-            .bound()
-            .filter(|(_, id)| self.role(*id) == Some(Role::Input))
-            .map(|(_, id)| self.drawn(id))
-            .filter(|id| stretches(&self.inputs.values[id.0], self.unit(*id)) > 0)
-            .collect();
-        inputs.dedup();
-        if inputs.iter().any(|id| self.is_large(*id)) {
-            inputs.retain(|id| self.is_large(*id));
-        }
-        let tensor = *inputs.get(rng.below(inputs.len() as u32) as usize)?;
-        let unit = self.unit(tensor);
-        let value = &self.inputs.values[tensor.0];
-        let is_cache = matches!(self.inputs.drawn[tensor.0].1, TensorInit::Kv { .. });
-        Some(Change::stretch(tensor, value, stretches(value, unit), unit, is_cache, rng))
-    }
-
-    /// Other values in all small inputs, of kinds that are not timed; none where there is none.
-    pub fn draw_strained(&self, rng: &mut Rng) -> Option<Change> {
-        let float = |id: &TensorId| matches!(self.inputs.values[id.0], Value::F32(_));
-        self.small_inputs()
-            .any(|id| float(&id))
-            .then(|| Change::Strained(self.small(Strain::Strained, rng).into()))
-    }
-
-    /// Inputs that were drawn, large ones left out.
-    fn small_inputs(&self) -> impl Iterator<Item = TensorId> {
-        self.small_bound(|role| role == Role::Input)
-    }
-
-    fn small_bound(&self, wanted: impl Fn(Role) -> bool) -> impl Iterator<Item = TensorId> {
-        self.bound().map(|(_, id)| id).filter(move |id| {
-            let drawn = id.0 < self.inputs.values.len() && !self.is_large(*id);
-            drawn && self.role(*id).is_some_and(&wanted)
-        })
-    }
-
-    /// Writes what a change is about, or what a draw has there to undo it, wherever the device has
-    /// it.
-    pub fn write_changed(&self, executor: &GpuExecutor, draw: Draw, change: &Change, undo: bool) {
-        let gpu = &executor.gpu;
-        let tensor = match change {
-            Change::Stretch { tensor, .. } => *tensor,
-            Change::Strained(values) => {
-                for id in self.small_inputs() {
-                    let drawn = undo.then(|| self.value(id, draw));
-                    let value = drawn.as_ref().unwrap_or(&values[id.0]);
-                    self.write_value(gpu, executor.block(id), id, value);
-                }
-                return;
-            }
-        };
-        let mut value = self.value(tensor, draw);
-        let content = &self.recording.tensors[tensor.0].content;
-        let block = executor.block(tensor);
-        if let (Value::Weights(all), TensorInit::Weights(_, packing)) = (&value, content) {
-            // Of a matrix only the rows that differ.
-            let Some((changed, rows)) = change.rows(all) else { return };
-            let stride = all.format.row_stride(all.k, *packing) as u64;
-            let first = rows.start as u64 * stride;
-            let part = if undo { all.slice(rows) } else { changed.slice(rows) };
-            part.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
-                block.write(gpu, first + offset, bytes);
-            });
-            return;
-        }
-        if !undo {
-            change.make(&mut value, self.unit(tensor));
-        }
-        for (_, id) in self.bound().filter(|(_, id)| self.drawn(*id) == tensor) {
-            self.write_value(gpu, executor.block(id), id, &value);
-        }
-    }
-
-    /// Gives a second invocation other inputs, over what the first one left: the strained draw,
-    /// whose small tensors are new. Positions and indices are drawn anew too: a position that runs
+    /// Gives one more invocation inputs of the `nth` kind of [`InputKind::CHECKED`], over what the
+    /// invocations before it left. Positions and indices are drawn anew too: a position that runs
     /// on leaves the tensors, and a list of candidates has none of them twice.
-    pub fn next_inputs(&self, executor: &GpuExecutor) -> Result<Draw> {
-        let draw = Draw { large: 0, small: STRAINED };
-        self.write_small(executor, draw, |role| {
-            role == Role::Input || role == Role::InOut && self.counts()
-        })?;
+    pub(super) fn next_inputs(&self, executor: &GpuExecutor, nth: usize) -> Result<Draw> {
+        let draw = Draw { large: 0, small: DRAWS + nth };
+        let (gpu, goes_on) = (&executor.gpu, self.counts());
+        for (_, id) in self.bound() {
+            let is_given = match self.role(id) {
+                Some(Role::Input) => true,
+                Some(Role::InOut) => goes_on,
+                _ => false,
+            };
+            if is_given && id.0 < self.inputs.values.len() && !self.is_large(id) {
+                let (block, value) = (executor.block(id), self.value(id, draw));
+                gpu.caught(|| self.write_value(gpu, block, id, &value))?;
+            }
+        }
         Ok(draw)
     }
 
-    fn write_small(
-        &self,
-        executor: &GpuExecutor,
-        draw: Draw,
-        wanted: impl Fn(Role) -> bool,
-    ) -> Result<()> {
-        for id in self.small_bound(wanted) {
-            let value = self.value(id, draw);
-            let (gpu, block) = (&executor.gpu, executor.block(id));
-            gpu.caught(|| self.write_value(gpu, block, id, &value))?;
-        }
-        Ok(())
-    }
-
-    /// Changes a stretch of an input of a draw, for one more invocation.
-    pub fn next_change(&self, executor: &GpuExecutor, draw: Draw) -> Result<Option<Change>> {
-        let mut rng = Rng::derive(self.inputs.seed, "change");
-        let Some(change) = self.draw_change(&mut rng) else { return Ok(None) };
-        executor.gpu.caught(|| self.write_changed(executor, draw, &change, false))?;
-        if self.counts() {
-            self.write_small(executor, draw, |role| role == Role::InOut)?;
-        }
-        Ok(Some(change))
-    }
-
     /// The step state that an invocation reads and writes, and where its seeds are, in bytes: one
-    /// of each sequence. None where it draws nothing.
+    /// of each sequence.
     pub fn seeds(&self) -> Option<(TensorId, impl Iterator<Item = u64> + use<>)> {
         let inputs = &*self.inputs;
         let is_state = |id: &TensorId| {
@@ -544,13 +449,6 @@ impl Case {
         self.read_and_written().iter().any(words)
     }
 
-    /// Whether invocations cannot follow each other as they are: one that adds candidates to a list
-    /// finds its own there. A step's position may run on, where only time counts.
-    pub fn lists(&self) -> bool {
-        let shape = &self.inputs.problem.shape;
-        self.counts() && self.kernel.state_binding(shape).is_none()
-    }
-
     /// What lies in the tensors that an invocation will read and write: to be asked for before it.
     pub fn found(&self, executor: &GpuExecutor) -> Result<Vec<(TensorId, Vec<u8>)>> {
         let read = |id: TensorId| Ok((id, executor.block(id).read(&executor.gpu)?));
@@ -561,7 +459,7 @@ impl Case {
     /// first draw: guards, counters and outputs that were never written first, then
     /// [`judge`](crate::judge::judge).
     pub fn judge(&self, executor: &GpuExecutor, policy: Policy) -> Result<Verdict> {
-        self.judge_found(executor, policy, Draw::default(), &[], None)
+        self.judge_found(executor, policy, Draw::default(), &[])
     }
 
     /// The same where it found this draw, and `found` in what it reads and writes.
@@ -571,24 +469,12 @@ impl Case {
         policy: Policy,
         draw: Draw,
         found: &[(TensorId, Vec<u8>)],
-        change: Option<&Change>,
     ) -> Result<Verdict> {
         let own = self.inputs.problem.state;
-        if found.is_empty() && change.is_none() {
+        if found.is_empty() {
             return self.judge_against(executor, policy, own, &*self.expected(draw)?);
         }
         let mut values = self.values(draw);
-        match change {
-            Some(change @ Change::Stretch { tensor, .. }) => {
-                change.make(&mut values[tensor.0], self.unit(*tensor));
-            }
-            Some(Change::Strained(strained)) => {
-                for id in self.small_inputs() {
-                    values[id.0] = strained[id.0].clone();
-                }
-            }
-            None => {}
-        }
         for (tensor, bytes) in found {
             values[tensor.0] = match &self.recording.tensors[tensor.0].content {
                 TensorInit::Words(_) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
@@ -600,13 +486,7 @@ impl Case {
             Some(_) => oracle::state(op, &values),
             None => own,
         };
-        let mut expected = oracle::expected(op, &values)?;
-        let amplified = change.map_or(1.0, |change| change.amplifies(&values));
-        for (_, outcome) in &mut expected {
-            if let Outcome::Real(real) = outcome {
-                real.amplified = real.amplified.max(1.0) * amplified;
-            }
-        }
+        let expected = oracle::expected(op, &values)?;
         self.judge_against(executor, policy, state, &expected)
     }
 
@@ -648,7 +528,7 @@ impl Case {
         }
         let op = &self.recording.ops[0];
         Ok(match judge(&self.recording, op, state, expected, &left) {
-            Ok(Within { nmse, worst, outside }) => Verdict::Passed { nmse, worst, outside },
+            Ok(Within { nmse, worst }) => Verdict::Passed { nmse, worst },
             Err(fault) => {
                 Verdict::Failed { reason: fault.to_string(), nmse: fault.nmse, worst: fault.worst }
             }
@@ -666,18 +546,11 @@ fn is_large(binding: &KernelBinding, problem: &Problem) -> bool {
     matches!(binding.elem(problem), Elem::Weights(_) | Elem::Kv(_))
 }
 
-/// What a large tensor is turned by: rows, or blocks of a single one; of others units of floats.
+/// Units that a large tensor can be turned by: rows, or blocks of a single one; floats in units.
 fn turns(value: &Value, unit: usize) -> usize {
     match value {
         Value::Weights(rows) if rows.rows() > 1 => rows.rows(),
-        other => stretches(other, unit),
-    }
-}
-
-/// Blocks of a weight format, or units of floats, that a tensor has.
-fn stretches(value: &Value, unit: usize) -> usize {
-    match value {
-        Value::Weights(rows) => rows.rows() * rows.row_bytes() / rows.format.block_bytes(),
+        Value::Weights(rows) => rows.row_bytes() / rows.format.block_bytes(),
         Value::F32(values) => values.len() / unit,
         _ => 0,
     }

@@ -14,16 +14,23 @@ use crate::plan::weights::WeightRows;
 
 /// Tokens that a sequence that grows ([`Draw::Sequence`]) has room for beyond those that the shape
 /// says.
-pub const TOKENS_BEYOND: usize = 4096;
+const TOKENS_BEYOND: usize = 4096;
 
-/// How far a draw goes.
+/// Kinds of values that inputs are drawn from. A further kind is a variant here, its values in
+/// [`values`], and an entry of [`InputKind::CHECKED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strain {
-    /// Values as kernels usually meet them. What is timed: a kernel may rightly be faster where
-    /// values are large, and that would say nothing of the others.
-    None,
-    /// Values that are right too, but that a kernel fitted to the usual ones does not expect.
-    Strained,
+pub(super) enum InputKind {
+    /// Values as kernels usually meet them; the only kind that is timed. A kernel may rightly be
+    /// faster where values are large, and that would say nothing of the others.
+    Typical,
+    /// Stress inputs: other magnitudes and means, scores at which `exp` overflows, ties, NaN where
+    /// it is defined.
+    Stress,
+}
+
+impl InputKind {
+    /// Kinds that a check's further invocations meet, in this order, after a typical one.
+    pub(super) const CHECKED: [Self; 1] = [Self::Stress];
 }
 
 /// Content and value of one binding.
@@ -31,7 +38,7 @@ pub(super) fn draw(
     binding: &KernelBinding,
     problem: &Problem,
     packing: Packing,
-    strain: Strain,
+    kind: InputKind,
     rng: &mut Rng,
 ) -> (TensorInit, Value) {
     let draw = binding.draw(&problem.shape);
@@ -40,12 +47,12 @@ pub(super) fn draw(
     match binding.elem(problem) {
         Elem::F32 if binding.role == Role::Output => floats(FloatFormat::F32, unwritten(len)),
         Elem::F32 => {
-            let values = values(draw, len, strain, rng);
+            let values = values(draw, len, kind, rng);
             (TensorInit::Values(values.as_slice().into()), Value::F32(values))
         }
         Elem::Floats(format) => match binding.role {
             Role::Output => floats(format, unwritten(len)),
-            _ => floats(format, values(draw, len, strain, rng)),
+            _ => floats(format, values(draw, len, kind, rng)),
         },
         Elem::Kv(vectors) => {
             let values = vectors.round(&rng.normals(len));
@@ -70,23 +77,23 @@ fn floats(format: FloatFormat, mut values: Vec<f32>) -> (TensorInit, Value) {
     (TensorInit::Activation { len: values.len(), format }, Value::F32(values))
 }
 
-/// How much larger strained queries are. Scores of normal ones have a variance of about one, and so
-/// of a few slots some are beyond the 88 at which `exp` overflows.
-const STRAINED_QUERIES: f32 = 64.0;
+/// Factor of stress queries. Scores of normal ones have a variance of about one, so of a few slots
+/// some are then beyond the 88 at which `exp` overflows.
+const STRESS_QUERIES: f32 = 64.0;
 
-fn values(draw: Draw, len: usize, strain: Strain, rng: &mut Rng) -> Vec<f32> {
-    let is_strained = strain == Strain::Strained;
+fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
+    let is_stress = kind == InputKind::Stress;
     match draw {
         Draw::Ties | Draw::TiesAndNan => {
             // Nobody knows the largest, and f32 holds all.
-            let first = match is_strained {
+            let first = match is_stress {
                 false => rng.below(4096) as i32 - 2048,
                 true => rng.below(8192) as i32 - 6144,
             };
-            let power = if is_strained { power(-3..=3, rng) } else { 1.0 };
+            let power = if is_stress { power(-3..=3, rng) } else { 1.0 };
             let at = |steps: u32| power / 64.0 * (first + steps as i32) as f32;
             let mut values: Vec<f32> = (0..len).map(|_| at(rng.below(4096))).collect();
-            if is_strained && draw == Draw::TiesAndNan {
+            if is_stress && draw == Draw::TiesAndNan {
                 // None, some, all, most, all but few.
                 let shares = [(0, 1), (1, 50), (1, 1), (7, 8), (99, 100)];
                 let (share, of) = shares[rng.below(shares.len() as u32) as usize];
@@ -100,13 +107,13 @@ fn values(draw: Draw, len: usize, strain: Strain, rng: &mut Rng) -> Vec<f32> {
             values.sort_by(|a, b| b.total_cmp(a));
             values
         }
-        Draw::Queries { of, row } if is_strained => {
+        Draw::Queries { of, row } if is_stress => {
             let mut values = rng.normals(len);
             let queries = values.chunks_mut(row.max(1)).flat_map(|row| row.iter_mut().take(of));
-            queries.for_each(|v| *v *= STRAINED_QUERIES);
+            queries.for_each(|v| *v *= STRESS_QUERIES);
             values
         }
-        _ if is_strained => {
+        _ if is_stress => {
             // What is stored as f16 has to hold sums of products with them.
             let power = power(-3..=2, rng);
             let mean = f32::from(rng.below(5) as i8 - 2);
@@ -172,15 +179,15 @@ fn weights(draw: Draw, matrix: Matrix, len: usize, rng: &mut Rng) -> WeightRows 
 mod tests {
     use super::*;
 
-    fn drawn(draw: Draw, strain: Strain, seed: u64) -> Vec<f32> {
-        values(draw, 1 << 15, strain, &mut Rng::new(seed))
+    fn drawn(draw: Draw, kind: InputKind, seed: u64) -> Vec<f32> {
+        values(draw, 1 << 15, kind, &mut Rng::new(seed))
     }
 
     /// What ends a search at the largest value of one tensor meets a larger one in the next.
     #[test]
     fn nobody_knows_the_largest_logit() {
         let largest =
-            |seed| drawn(Draw::Ties, Strain::None, seed).into_iter().fold(f32::MIN, f32::max);
+            |seed| drawn(Draw::Ties, InputKind::Typical, seed).into_iter().fold(f32::MIN, f32::max);
         let all: Vec<f32> = (0..32).map(largest).collect();
         assert!(all.iter().all(|v| (31.9..96.0).contains(v)), "{all:?}");
         assert!(all.iter().filter(|v| **v > 40.0).count() > 16, "{all:?}");
@@ -189,8 +196,8 @@ mod tests {
     #[test]
     fn logits_tie_whatever_their_scale() {
         for seed in 0..64 {
-            for strain in [Strain::None, Strain::Strained] {
-                let mut values = drawn(Draw::Ties, strain, seed);
+            for kind in [InputKind::Typical, InputKind::Stress] {
+                let mut values = drawn(Draw::Ties, kind, seed);
                 values.sort_by(f32::total_cmp);
                 values.dedup();
                 assert!(values.len() <= 4096, "seed {seed}: {} values", values.len());
@@ -200,26 +207,25 @@ mod tests {
 
     #[test]
     fn nan_is_drawn_where_it_is_defined_and_not_timed() {
-        let nans =
-            |draw, strain, seed| drawn(draw, strain, seed).iter().filter(|v| v.is_nan()).count();
-        let sum = |draw, strain| -> usize { (0..32).map(|seed| nans(draw, strain, seed)).sum() };
-        assert_eq!(sum(Draw::TiesAndNan, Strain::None), 0);
-        assert_eq!(sum(Draw::Ties, Strain::Strained), 0);
-        assert_eq!(sum(Draw::Normal, Strain::Strained), 0);
+        let nans = |draw, kind, seed| drawn(draw, kind, seed).iter().filter(|v| v.is_nan()).count();
+        let sum = |draw, kind| -> usize { (0..32).map(|seed| nans(draw, kind, seed)).sum() };
+        assert_eq!(sum(Draw::TiesAndNan, InputKind::Typical), 0);
+        assert_eq!(sum(Draw::Ties, InputKind::Stress), 0);
+        assert_eq!(sum(Draw::Normal, InputKind::Stress), 0);
         let counts: Vec<usize> =
-            (0..32).map(|seed| nans(Draw::TiesAndNan, Strain::Strained, seed)).collect();
+            (0..32).map(|seed| nans(Draw::TiesAndNan, InputKind::Stress, seed)).collect();
         assert!(counts.contains(&0) && counts.contains(&(1 << 15)), "{counts:?}");
         assert!(counts.iter().any(|n| (1..1 << 10).contains(n)), "{counts:?}");
     }
 
     #[test]
-    fn of_strained_rows_only_queries_are_large() {
+    fn only_queries_are_large_among_stress_rows() {
         let draw = Draw::Queries { of: 64, row: 256 };
-        let values = drawn(draw, Strain::Strained, 7);
+        let values = drawn(draw, InputKind::Stress, 7);
         let most = |values: &[f32]| values.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
         for row in values.chunks(256) {
             assert!(most(&row[..64]) > 64.0 && most(&row[64..]) < 6.0);
         }
-        assert!(most(&drawn(draw, Strain::None, 7)) < 6.0);
+        assert!(most(&drawn(draw, InputKind::Typical, 7)) < 6.0);
     }
 }

@@ -399,11 +399,6 @@ impl UserKernel {
         !self.takes.is_empty()
     }
 
-    /// Returns true where one of its texts has a loop.
-    pub(super) fn has_loops(&self) -> bool {
-        self.modules.iter().any(|module| module.reflection.has_loops())
-    }
-
     /// See [`Subject::fitted`](crate::plan::Subject::fitted).
     pub(super) fn fitted(&self, mut problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
         self.takes.fit(&mut problem, pick);

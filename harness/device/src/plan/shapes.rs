@@ -7,16 +7,18 @@
 //! K=64..=256+64             a range by a step: 64, 128, 192, 256
 //! ```
 
-use lathe_harness::error::{Error, Result};
-use lathe_harness::plan::Subject;
 use lathe_kernels::{Capabilities, Kernel, Param, Problem, ShapeError};
+
+use super::Subject;
+use super::target::meant;
+use crate::error::{Error, Result};
 
 /// Most values or shapes of one text: a range that was not meant is noticed before it runs for
 /// days.
-pub(super) const MOST: usize = 1000;
+pub const MOST: usize = 1000;
 
-/// The only problem of a text; what it does not name is that of the first benchmark.
-pub(super) fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
+/// The only problem of a text, as [`all`] has it.
+pub fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
     let mut all = all(kernel, text.unwrap_or_default())?;
     match all.len() {
         1 => Ok(all.swap_remove(0)),
@@ -25,7 +27,7 @@ pub(super) fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
 }
 
 /// Problems of a text, each with what the text does not name moved to what a user's file takes.
-pub(super) fn filled(
+pub fn filled(
     problems: Vec<Problem>,
     text: &str,
     file: &Subject,
@@ -49,8 +51,9 @@ pub(super) fn filled(
     Ok(problems.into_iter().map(fill).collect())
 }
 
-/// All problems of a text, the last parameter changing first.
-pub(super) fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
+/// All problems of a text, the last parameter changing first. Parameters that it does not name are
+/// those of the first benchmark.
+pub fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
     let mut problems = vec![kernel.default_problem()];
     for part in parts(text)? {
         let values = values(part)?;
@@ -121,7 +124,7 @@ fn values(part: &str) -> Result<Vec<String>> {
 
 /// A number, or those of a range: `first-last`, `first-last+step` or `first-last*factor`, with
 /// `between` in the place of `-`.
-pub(super) fn range(
+pub fn range(
     text: &str,
     between: &str,
     number: impl Fn(&str) -> Result<usize, String>,
@@ -154,7 +157,7 @@ pub(super) fn range(
 }
 
 /// A record's shape without its defaults, where its kernel is known.
-pub(super) fn brief(kernel: &str, shape: &str) -> String {
+pub fn brief(kernel: &str, shape: &str) -> String {
     lathe_kernels::kernel(kernel).map_or_else(|| shape.to_owned(), |kernel| kernel.brief(shape))
 }
 
@@ -163,7 +166,7 @@ fn usage(kernel: &Kernel, error: ShapeError) -> Error {
     match &error {
         ShapeError::Unknown { name, .. } => {
             let known: Vec<_> = kernel.params.iter().chain(kernel.state).map(|p| p.name).collect();
-            let meant = super::meant(&name.to_uppercase(), &known);
+            let meant = meant(&name.to_uppercase(), &known);
             Error::Usage(format!("kernel {} has no parameter `{name}`; {meant}", kernel.name))
         }
         _ => error.into(),
