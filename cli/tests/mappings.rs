@@ -15,7 +15,6 @@ use serde::Deserialize;
 
 use crate::common::{
     self, Folder, assert_ends, code, document, ended, golden_name, json, lathe_in, printed, stderr,
-    stdout,
 };
 
 /// A mapping of the folder, and the WGSL that it names.
