@@ -8,7 +8,7 @@ use lathe_kernels::{
     Packing, Param, ParamKind, Problem, Role, Tolerance, reflection, source,
 };
 
-use crate::markdown::{code, codes, digits, list, paragraph, plain, small, table};
+use crate::markdown::{code, codes, digits, list, paragraph, plain, small};
 use crate::measured::Measurements;
 
 /// Every generated section of the page.
@@ -17,7 +17,6 @@ pub(crate) fn page(kernel: &Kernel, measurements: &Measurements) -> String {
         ("Bindings", bindings(kernel)),
         ("Parameters", parameters(kernel)),
         ("Variants", list(kernel.variants.iter().map(|v| variant(kernel, v)))),
-        ("Preference", preference(kernel)),
         ("Tolerance", tolerance(kernel)),
         ("Measured", measurements.winners(kernel)),
     ];
@@ -28,8 +27,9 @@ fn problems(kernel: &Kernel) -> Vec<Problem> {
     kernel.bench().into_iter().chain(kernel.cases()).collect()
 }
 
+/// Lengths are expressions over `p`, the parameters, and `s`, the state of a step.
 fn bindings(kernel: &Kernel) -> String {
-    let row = |binding: &KernelBinding| {
+    let item = |binding: &KernelBinding| {
         let role = match binding.role {
             Role::Input => "input",
             Role::Output => "output",
@@ -38,11 +38,10 @@ fn bindings(kernel: &Kernel) -> String {
             Role::Counter => "counter, zero before and after",
         };
         let count = binding.len.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        vec![code(binding.name), role.into(), code(&count), stored(kernel, binding)]
+        let elements = stored(kernel, binding);
+        format!("{}: {role}; {} elements ({elements})", code(binding.name), code(&count))
     };
-    let rows: Vec<_> = kernel.bindings.iter().map(row).collect();
-    let lengths = "Lengths are in elements: `p` has the parameters, `s` the state of a step.";
-    format!("{}\n{lengths}\n", table("name | role | length | elements", &rows))
+    list(kernel.bindings.iter().map(item))
 }
 
 /// Types of a binding's elements over all problems that are checked or benchmarked.
@@ -76,21 +75,13 @@ fn parameters(kernel: &Kernel) -> String {
     list(params.chain(kernel.state.iter().map(|param| item(param, "state, not compiled in; "))))
 }
 
-/// A variant in one paragraph: idea, needs, refusals, constants to tune, dispatches.
+/// A variant in a sentence, with what it needs. The head of its file has the idea and its source,
+/// `lathe tune` the constants.
 fn variant(kernel: &Kernel, variant: &KernelVariant) -> String {
     let mut text = format!("{}: {}.", code(variant.name), plain(&heading(kernel, variant)));
-    if let Some(idea) = idea(kernel, variant) {
-        let (first, rest) = idea.split_at(idea.chars().next().map_or(0, char::len_utf8));
-        text.push_str(&format!(" {}{}", plain(&first.to_uppercase()), plain(rest)));
-    }
-    let tunables = variant.tunables.iter().map(|(name, values)| {
-        let values: Vec<_> = values.iter().map(f64::to_string).collect();
-        format!("{} {}", code(name), values.join(", "))
-    });
     let facts = [
         ("Needs", needs(kernel, variant).join(", ")),
         ("Does not run where", refusals(kernel, variant).join("; ")),
-        ("Tunable:", tunables.collect::<Vec<_>>().join("; ")),
     ];
     for (name, fact) in facts.iter().filter(|(_, fact)| !fact.is_empty()) {
         text.push_str(&format!(" {name} {fact}."));
@@ -112,22 +103,6 @@ fn heading(kernel: &Kernel, variant: &KernelVariant) -> String {
     let first = header(kernel, variant).next().unwrap_or_default();
     let of = format!("{}/{}: ", kernel.name, variant.name);
     first.strip_prefix(of.as_str()).unwrap_or(first).trim_end_matches('.').to_owned()
-}
-
-/// The paragraph `Idea:` of the file's comment.
-fn idea(kernel: &Kernel, variant: &KernelVariant) -> Option<String> {
-    let mut lines = header(kernel, variant);
-    let first = lines.find_map(|line| line.strip_prefix("Idea: "))?;
-    let ends = |line: &&str| {
-        let label = line.split_once(':').map_or("", |(label, _)| label);
-        line.is_empty() || ["uses", "with", "Source", "Needs"].contains(&label)
-    };
-    Some(
-        std::iter::once(first)
-            .chain(lines.take_while(|line| !ends(line)))
-            .collect::<Vec<_>>()
-            .join(" "),
-    )
 }
 
 /// An adapter that runs every variant.
@@ -200,30 +175,6 @@ fn refusals(kernel: &Kernel, variant: &KernelVariant) -> Vec<String> {
     reasons
 }
 
-fn preference(kernel: &Kernel) -> String {
-    let mut groups: Vec<(&[&str], Vec<Problem>)> = Vec::new();
-    for problem in kernel.bench() {
-        let order = kernel.prefer(&problem.shape);
-        match groups.iter_mut().find(|(known, _)| *known == order) {
-            Some((_, problems)) => problems.push(problem),
-            None => groups.push((order, vec![problem])),
-        }
-    }
-    let intro = paragraph(
-        "The first that can run is selected, unless a hint or a tuned choice names another.",
-    );
-    let shapes = Shapes::of(kernel, &kernel.bench());
-    let item = |(order, problems): &(&[&str], Vec<Problem>)| {
-        let shapes = problems.iter().map(|p| shapes.own(kernel, p)).collect::<Vec<_>>();
-        match groups.len() {
-            1 => codes(order.iter().copied()),
-            _ => format!("{}: {}", shapes.join(", "), codes(order.iter().copied())),
-        }
-    };
-    let common = if groups.len() == 1 { String::new() } else { shapes.common() };
-    format!("{intro}{common}\n{}", list(groups.iter().map(item)))
-}
-
 fn tolerance(kernel: &Kernel) -> String {
     let problem = kernel.default_problem();
     let item = |name: String, t: &Tolerance| {
@@ -241,8 +192,7 @@ fn tolerance(kernel: &Kernel) -> String {
     let others = item(others.into(), &kernel.tolerance(None, &problem));
     let own = own.iter().map(|v| item(code(v.name), &kernel.tolerance(Some(v), &problem)));
     let intro = format!(
-        "At {}. An output in fewer bits has at least the rounding of its type. \
-         [Testing](../testing.md#the-comparison) explains the bounds.",
+        "At {} ([meaning](../testing.md#the-comparison)):",
         code(&kernel.show(&problem).replace(',', " "))
     );
     format!("{}\n{}", paragraph(&intro), list(std::iter::once(others).chain(own)))

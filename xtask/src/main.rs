@@ -152,7 +152,13 @@ fn generations(path: &Path, name: &str) -> Result<String, String> {
     };
     // The section that holds the block has a heading already.
     let tables = tables.trim_start_matches('#').trim_start();
-    Ok(format!("Record: [{name}](../{name}).\n\n{tables}"))
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let lines = tables.lines().map(|line| match line.starts_with('|') {
+        true if line.contains("---") => line.replace("---", "-").replace("--", "-") + "\n",
+        true => line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n",
+        false => markdown::paragraph(line),
+    });
+    Ok(format!("[{stem}](../{name})\n\n{}", lines.collect::<String>()))
 }
 
 /// The first line in which two texts of a page differ.

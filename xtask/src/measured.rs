@@ -8,7 +8,7 @@ use lathe_harness::data::row::{Kind, Row, Run};
 use lathe_kernels::{Kernel, Problem};
 
 use crate::kernel::Shapes;
-use crate::markdown::{code, digits, paragraph, plain, table};
+use crate::markdown::{code, digits, list, paragraph, plain, table};
 
 /// Folder of the results, from the root of the repository.
 pub(crate) const FOLDER: &str = "benches/records";
@@ -76,61 +76,59 @@ impl Measurements {
         }
         let problems = kernel.bench();
         let shapes = Shapes::of(kernel, &problems);
-        let intro = "The fastest variant of each benchmark shape: median times of dependent \
-                     launches, and GB/s over the copy bandwidth of the same run \
-                     ([measuring](../measuring.md#one-case)).";
+        let intro = "The fastest variant of each benchmark shape, [dependent launches]\
+                     (../measuring.md#one-case), with the share of the run's copy bandwidth.";
         let mut text = paragraph(&format!("{intro} {}", shapes.common().trim()));
         for (adapter, of_shape) in fastest {
-            let row = |(place, m): (usize, Measured<'_>)| {
-                let gb_s = m.row.gb_s().unwrap_or(f64::NAN);
-                vec![
+            let item = |(place, m): (usize, Measured<'_>)| {
+                let share = m.row.gb_s().unwrap_or(f64::NAN) / m.row.copy_gb_s.unwrap_or(f64::NAN);
+                format!(
+                    "{}: {} {} µs cold, {} warm, {:.1} %",
                     shapes.own(kernel, &problems[place]),
                     code(&m.row.variant),
                     digits(m.row.median_us),
                     digits(m.row.warm_us.unwrap_or(f64::NAN)),
-                    digits(gb_s),
-                    format!("{:.1}", 100.0 * gb_s / m.row.copy_gb_s.unwrap_or(f64::NAN)),
-                ]
+                    100.0 * share
+                )
             };
-            let rows: Vec<_> = of_shape.into_iter().map(row).collect();
-            let titles = "shape | variant | >cold µs | >warm µs | >GB/s | >% of copy";
-            text.push_str(&format!("\n{}\n\n{}", plain(adapter), table(titles, &rows)));
+            let items = list(of_shape.into_iter().map(item));
+            text.push_str(&format!("\n{}:\n\n{items}", plain(adapter)));
         }
         text
     }
 
-    /// Kernels of other engines against ours: the newest A/B run of each mapping and adapter, of
-    /// runs named `…-engine-ENGINE.MAPPING`.
+    /// Kernels of other engines against ours: the newest A/B run of each mapping, of runs named
+    /// `…-engine-ENGINE.MAPPING`, under the adapter it ran on.
     pub(crate) fn engines(&self) -> String {
         let mut newest = BTreeMap::new();
         for run in &self.0 {
-            let named = run.id.split_once("-engine-").and_then(|(_, name)| name.split_once('.'));
-            if let Some((engine, mapping)) = named
+            let named = run.id.split_once("-engine-").map(|(_, name)| name);
+            if let Some(name) = named
                 && let [row] = run.rows.as_slice()
                 && row.kind == Kind::Ab
             {
-                newest.insert((run.environment.adapter.as_str(), engine, mapping), row);
+                newest.insert(name, (run.environment.adapter.as_str(), row));
             }
         }
-        let row = |((adapter, engine, mapping), row): ((&str, &str, &str), &Row)| {
-            let figure = |value: Option<f64>| format!("{:.2}", value.unwrap_or(f64::NAN));
+        let mut sections = BTreeMap::<(&str, &str), Vec<Vec<String>>>::new();
+        for (name, (adapter, row)) in newest {
+            let Some((engine, mapping)) = name.split_once('.') else { continue };
+            let figure = |value: Option<f64>| digits(value.unwrap_or(f64::NAN));
             let [ratio, low, high] = [row.ratio, row.ratio_low, row.ratio_high].map(figure);
-            let has = |flag: &str| row.flags().any(|own| own == flag);
-            let right = if has("own tolerance") { "right, own tolerance" } else { "right" };
-            vec![
-                format!("[{engine}: {mapping}](../mappings/{engine})"),
-                code(&format!("{} {}", row.subject, row.shape)),
-                plain(adapter),
-                format!("{} µs", digits(row.b_us.unwrap_or(f64::NAN))),
-                format!("{} µs, {}", digits(row.median_us), code(&row.variant)),
+            let own = row.flags().any(|own| own == "own tolerance");
+            sections.entry((engine, adapter)).or_default().push(vec![
+                mapping.to_owned(),
+                plain(&row.subject),
+                digits(row.b_us.unwrap_or(f64::NAN)),
+                format!("{} {}", digits(row.median_us), plain(&row.variant)),
                 format!("{ratio} [{low}, {high}]"),
-                row.verdict.clone(),
-                right.to_owned(),
-            ]
+                format!("{}{}", row.verdict, if own { " †" } else { "" }),
+            ]);
+        }
+        let titles = "theirs | kernel | >µs | >Lathe's µs | >theirs over Lathe's | theirs is";
+        let section = |((engine, adapter), rows): ((&str, &str), Vec<Vec<String>>)| {
+            format!("{engine} on {}\n\n{}", plain(adapter), table(titles, &rows))
         };
-        let rows: Vec<_> = newest.into_iter().map(row).collect();
-        let titles = "theirs | kernel, shape | adapter | >theirs | >Lathe's | >theirs over Lathe's \
-                      | theirs is | its results";
-        if rows.is_empty() { "No record holds one.\n".into() } else { table(titles, &rows) }
+        sections.into_iter().map(section).collect::<Vec<_>>().join("\n")
     }
 }
