@@ -68,7 +68,7 @@ def main():
         # The first line is `# lathe check KERNEL --mapping NAME.toml`.
         kernel = mapping.read_text().split()[3]
         command = [lathe, "ab", kernel, "--a", "selected", "--b", mapping.name]
-        command += ["--unchecked-files", "--tolerate", "--save", str(record), *options]
+        command += ["--unchecked-files", "--save", str(record), *options]
         # Run there, so that records have no path of the machine.
         begun = time.monotonic()
         code = ended(command, mapping.parent, limit)

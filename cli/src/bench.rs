@@ -6,9 +6,8 @@ mod decode;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use lathe_harness::data::record::{Bench, BenchCase, Body, Environment, Record};
-use lathe_harness::data::row::{self, Run};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::measure::{Outcome, Request, Session};
 use lathe_harness::plan::shapes::brief;
@@ -18,19 +17,6 @@ use super::Global;
 use super::out;
 use super::processes::Processes;
 use super::table;
-
-/// How results are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For a terminal.
-    Table,
-    /// The same, for a Markdown page.
-    Md,
-    /// One document.
-    Json,
-    /// Comma-separated rows, as `lathe merge` keeps them.
-    Csv,
-}
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -87,9 +73,6 @@ struct KernelOpts {
     /// Draw inputs from this seed, and not from a new one
     #[arg(long)]
     seed: Option<u64>,
-    /// How to print results
-    #[arg(long, default_value = "table")]
-    format: Format,
     /// Save the run as a record; an existing file is not overwritten
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -106,7 +89,7 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     super::refuse_overwriting(opts.save.as_ref())?;
     if let Some(record) = opts.processes.record()? {
         return super::save_and_print(&record, opts.save.as_deref(), || {
-            print(&record, if global.json { Format::Json } else { opts.format });
+            print(&record, global.json);
         });
     }
     let session = &mut Session::new(&gpu)?;
@@ -179,7 +162,7 @@ fn once(global: &Global, opts: &KernelOpts, session: &mut Session) -> Result<()>
         }
         eprintln!("saved {}", path.display());
     }
-    print(&record, if global.json { Format::Json } else { opts.format });
+    print(&record, global.json);
     match failed {
         0 => Ok(()),
         n => Err(Error::CheckFailed(format!(
@@ -193,54 +176,46 @@ fn record(session: &Session, bench: Bench) -> Record {
     Record::new(session.environment(), Body::Bench(bench))
 }
 
-fn print(record: &Record, format: Format) {
+fn print(record: &Record, json: bool) {
     let Body::Bench(Bench { cases, .. }) = &record.body else { return };
+    if json {
+        return out::document(record);
+    }
     let environment = &record.environment;
-    let copy_gb_s = environment.copy_gb_s.unwrap_or(f64::NAN);
-    match format {
-        Format::Json => out::document(record),
-        Format::Csv => match row::table(&[Run::of("run", record)]) {
-            Ok((rows, _)) => out::text(&String::from_utf8_lossy(&rows)),
-            Err(e) => out::end(&std::io::Error::other(e.to_string())),
-        },
-        Format::Table | Format::Md => {
-            for cases in cases.chunk_by(|a, b| a.kernel == b.kernel) {
-                print_kernel(cases, environment, format);
+    for cases in cases.chunk_by(|a, b| a.kernel == b.kernel) {
+        print_kernel(cases, environment);
+    }
+    let over = match environment.processes {
+        Some(n) => format!("± half the 95 % interval of the mean of {n} processes"),
+        None => "± half the median's 95 % interval within one run, which says less than \
+                 --processes"
+            .into(),
+    };
+    outln!(
+        "{}: copy {:.0} GB/s (read + write), read bandwidth {}; dependent launches, medians, \
+         {over}; run-time checks of built-in kernels {}; canary drift {:.1} %",
+        environment.adapter,
+        environment.copy_gb_s.unwrap_or(f64::NAN),
+        environment.read_gb_s.map_or("not measured".into(), |gb_s| format!("{gb_s:.0}")),
+        if environment.runtime_checks == "on" { "on" } else { "off" },
+        100.0 * environment.canary_drift.unwrap_or(0.0)
+    );
+    if let (Some(step), Some(cache)) = (environment.timestamp_quantum_ns, environment.cache_bytes) {
+        outln!(
+            "timestamp resolution {step:.0} ns; last-level cache {}",
+            match cache {
+                0 => "not measured".to_owned(),
+                bytes => format!("about {}", table::bytes(bytes)),
             }
-            let over = match environment.processes {
-                Some(n) => format!("± half the 95 % interval of the mean of {n} processes"),
-                None => "± half the median's 95 % interval within one run, which says less than \
-                         --processes"
-                    .into(),
-            };
-            outln!(
-                "{}: copy {copy_gb_s:.0} GB/s (read + write), read bandwidth {}; dependent launches, \
-                 medians, {over}; run-time checks of built-in kernels {}; canary drift {:.1} %",
-                environment.adapter,
-                environment.read_gb_s.map_or("not measured".into(), |gb_s| format!("{gb_s:.0}")),
-                if environment.runtime_checks == "on" { "on" } else { "off" },
-                100.0 * environment.canary_drift.unwrap_or(0.0)
-            );
-            if let (Some(step), Some(cache)) =
-                (environment.timestamp_quantum_ns, environment.cache_bytes)
-            {
-                outln!(
-                    "timestamp resolution {step:.0} ns; last-level cache {}",
-                    match cache {
-                        0 => "not measured".to_owned(),
-                        bytes => format!("about {}", table::bytes(bytes)),
-                    }
-                );
-            }
-            if record.environment.software {
-                outln!("A software adapter: these times say nothing about a GPU.");
-            }
-        }
+        );
+    }
+    if environment.software {
+        outln!("A software adapter: these times say nothing about a GPU.");
     }
 }
 
 /// Prints the cases of a kernel, under a heading with all that they have in common.
-fn print_kernel(cases: &[BenchCase], environment: &Environment, format: Format) {
+fn print_kernel(cases: &[BenchCase], environment: &Environment) {
     let kernel = &cases[0].kernel;
     let shapes: Vec<String> = cases.iter().map(|case| brief(kernel, &case.shape)).collect();
     let common: Vec<&str> = shapes[0]
@@ -305,14 +280,9 @@ fn print_kernel(cases: &[BenchCase], environment: &Environment, format: Format) 
         heading.push_str(&format!("; floor {}", floor(&cases[0])));
     }
     outln!("{heading}");
-    // A list of lines ends a Markdown table only after an empty one.
-    let between = if format == Format::Md { "\n" } else { "" };
-    match format {
-        Format::Md => outln!("\n{t}"),
-        _ => out::table(t),
-    }
+    out::table(t);
     for note in notes {
-        outln!("{between}{note}");
+        outln!("{note}");
     }
     outln!();
 }

@@ -29,7 +29,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("bench gemv/naive --wgsl mine.wgsl", "your file in a variant's place"),
     ("suite model.gguf", "the quick tier"),
     ("suite a.gguf b.gguf --tier standard -o run.json", "two models side by side"),
-    ("suite --arch gemma3-1b,llama3.2-1b --html suite.html", "no checkpoint at hand"),
+    ("suite model.gguf --html suite.html", "and a page"),
     ("ab gemv --a naive --b vec2", "two variants"),
     ("ab gemv --a vec2 --b mine.wgsl --processes 5", "a file of yours, in fresh processes"),
     ("ab decode --model model.gguf --a gemv=naive --b gemv=vec2", "in whole steps"),

@@ -19,8 +19,7 @@ pub(super) struct Processes {
 }
 
 /// Options of the parent that a child must not have, and whether a value follows.
-const PARENTS: &[(&str, bool)] =
-    &[("--processes", true), ("--save", true), ("--format", true), ("--json", false)];
+const PARENTS: &[(&str, bool)] = &[("--processes", true), ("--save", true), ("--json", false)];
 
 /// The command that runs what needs a process of its own: this one, where no other is named.
 pub(super) fn program() -> Result<PathBuf> {

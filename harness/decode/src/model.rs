@@ -1,9 +1,9 @@
 //! A model file from its path to generated tokens.
 //!
 //! ```no_run
-//! # fn main() -> lathe_harness::Result<()> {
-//! use lathe_harness::decode::{DecodeOptions, Model};
-//! use lathe_harness::gpu::{Checks, Gpu};
+//! # fn main() -> lathe_device::Result<()> {
+//! use lathe_decode::{DecodeOptions, Model};
+//! use lathe_device::gpu::{Checks, Gpu};
 //!
 //! let gpu = Gpu::open(None, Checks::default())?.into();
 //! let model = Model::open("model.gguf")?;

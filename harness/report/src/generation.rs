@@ -2,8 +2,7 @@
 //! same tables go to the terminal, to Markdown and to the HTML page.
 
 use lathe_record::record::{
-    Environment, GenerationTest, GenerationTests, MeasuredModel, Suite, SuiteConfig, SuiteModel,
-    Verified, Watched,
+    Environment, GenerationTest, GenerationTests, Suite, SuiteConfig, SuiteModel, Verified, Watched,
 };
 
 use super::html::number;
@@ -237,8 +236,8 @@ fn grid(run: &Suite, title: &str, note: &str, columns: &[(&str, Cell)]) -> Grid 
     let mut header = vec!["config".to_owned()];
     for model in &run.models {
         for (name, _) in columns {
-            let model = label(run, model);
-            header.push(format!(">{}", [&*model, name].join(" ").trim_end()));
+            let model = label(model);
+            header.push(format!(">{}", [model, name].join(" ").trim_end()));
         }
     }
     let row = |name: &&str| {
@@ -264,14 +263,9 @@ fn lengths(run: &Suite, name: &str) -> String {
     )
 }
 
-/// The file's name without its ending, or all of its path where two would be the same.
-fn label(run: &Suite, model: &SuiteModel) -> String {
-    let stem = |m: &MeasuredModel| m.file().trim_end_matches(".gguf").to_owned();
-    let same = |other: &&SuiteModel| stem(&other.model) == stem(&model.model);
-    match run.models.iter().filter(same).count() {
-        1 => stem(&model.model),
-        _ => model.model.model_filename.clone(),
-    }
+/// The file's name without its ending.
+fn label(model: &SuiteModel) -> &str {
+    model.model.file().trim_end_matches(".gguf")
 }
 
 fn runs(run: &Suite) -> String {

@@ -26,7 +26,7 @@ pub fn environment() -> Environment {
 /// What a file holds that is called this.
 pub fn model(file: &str) -> MeasuredModel {
     MeasuredModel {
-        model_filename: format!("models/{file}"),
+        model_filename: file.into(),
         model_type: "gemma3 1.0B BF16".into(),
         model_size: 1_999_619_072,
         model_n_params: 999_809_536,

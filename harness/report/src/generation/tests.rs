@@ -89,14 +89,6 @@ fn models_stand_side_by_side() {
 }
 
 #[test]
-fn files_of_one_name_keep_their_paths() {
-    let mut run = suite(&["a.gguf", "a.gguf"], true);
-    run.models[1].model.model_filename = "other/a.gguf".into();
-    let header = super::suite(&run)[0].header.clone();
-    assert_eq!(header, ["config", ">models/a.gguf", ">other/a.gguf"]);
-}
-
-#[test]
 fn every_figure_that_nobody_verified_says_so() {
     for grid in super::suite(&suite(&["a.gguf"], false)) {
         for cell in grid.rows.iter().flat_map(|row| &row[1..]) {
