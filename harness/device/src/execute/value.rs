@@ -54,7 +54,7 @@ pub enum Outcome {
     },
 }
 
-/// The correct choices of a token.
+/// Choices of a token that count as correct.
 #[derive(Clone, Debug)]
 pub enum Among {
     /// This token.

@@ -1,4 +1,4 @@
-//! Memory of the device: what is free, what is held, and whether a recording fits.
+//! Memory of the device: free and used bytes, and the check that a recording fits.
 //!
 //! wgpu does not report how much memory an adapter has. Vulkan does: the size of each heap, and
 //! with `VK_EXT_memory_budget` the process's budget and current use. On other back ends nothing is

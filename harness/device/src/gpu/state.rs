@@ -39,7 +39,7 @@ const POWER_LIMIT: Reads<c_uint> = Reads(b"nvmlDeviceGetEnforcedPowerLimit\0", P
 const THROTTLE: Reads<c_ulonglong> =
     Reads(b"nvmlDeviceGetCurrentClocksThrottleReasons\0", PhantomData);
 
-/// The library, initialised once a process and never shut down.
+/// The library, initialised once per process and never shut down.
 struct Nvml(Library);
 
 impl Nvml {

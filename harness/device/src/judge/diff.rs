@@ -28,7 +28,7 @@ pub struct Divergence {
     pub variant: String,
     /// Parameters.
     pub shape: String,
-    /// Tensor and what is wrong with it.
+    /// Tensor and its fault.
     pub reason: String,
 }
 

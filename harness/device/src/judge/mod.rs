@@ -76,8 +76,8 @@ impl Fault {
     }
 }
 
-/// Compares an operation's results, as the bytes of each tensor that `outcomes` names, with them.
-/// `state` is the state that the operation read.
+/// Compares an operation's results with `outcomes`. `left` holds the bytes of each tensor that they
+/// name; `state` is the state that the operation read.
 pub fn judge(
     recording: &Recording,
     op: &Op,

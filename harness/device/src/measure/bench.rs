@@ -543,8 +543,8 @@ mod tests {
 
     use super::*;
 
-    /// What is timed must be whole invocations: of two dispatches the second reads what the first
-    /// of the same invocation left. [`Bench::validated`] runs one anew and would not notice.
+    /// Timed invocations run whole: the second of two dispatches reads the result of the first of
+    /// the same invocation. [`Bench::validated`] runs one on its own and would not notice.
     #[test]
     fn overlapping_invocations_run_all_their_dispatches_in_order() {
         let Some(gpu) = crate::measure::test_gpu() else { return };
@@ -575,8 +575,8 @@ mod tests {
         }
     }
 
-    /// How long a draw takes may depend on what is drawn, so samples differ in that, and two sides
-    /// that are compared do not. What they leave is judged by the seed that they found.
+    /// Samples use different draws, since the time of a draw may depend on it, but the two sides of
+    /// a comparison use the same. Results are judged by the seed that was used.
     #[test]
     fn samples_draw_anew_and_sides_alike() {
         let Some(gpu) = crate::measure::test_gpu() else { return };

@@ -157,8 +157,8 @@ mod tests {
     use crate::gpu::{Pipelines, Policy};
     use crate::plan::Plan;
 
-    /// What an invocation left is never what the next has to compute: neighbours differ in every
-    /// tensor that they take turns with, the last and the first too.
+    /// Neighbours differ in every tensor that rotates, the last and the first too, so a stale
+    /// result is never the next invocation's expected one.
     #[test]
     fn neighbours_differ() {
         let Some(gpu) = crate::measure::test_gpu() else { return };

@@ -20,7 +20,7 @@ use crate::plan::weights::WeightRows;
 /// Expected content of the tensors that an operation writes.
 pub type Outcomes = Vec<(TensorId, Outcome)>;
 
-/// The reference of an operation: what invocations with these parameters should leave behind.
+/// The reference of an operation: expected outcomes of invocations with these parameters.
 pub trait Oracle: Params {
     /// Expected content of each written tensor, given the contents of all tensors before.
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes;
@@ -64,12 +64,12 @@ impl<'a> Inputs<'a> {
         self.value(name).weights()
     }
 
-    /// The position in `state`: tokens of the sequence before the one at hand.
+    /// The position in `state`: tokens of the sequence before the current one.
     pub fn position(&self) -> u32 {
         self.words("state")[StateWord::Position as usize]
     }
 
-    /// The rotation of the position at hand.
+    /// The rotation of the current position.
     fn rotation(&self, style: RopeStyle) -> reference::rope::Rope<'a> {
         let spec = self.value("rope").rope();
         reference::rope::Rope {

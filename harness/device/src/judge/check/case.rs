@@ -55,7 +55,7 @@ pub const DRAWS: usize = 4;
 /// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Draw {
-    /// Number of rotations of the large tensors, which hold the first draw rotated by blocks.
+    /// Number of the rotation of large tensors, which hold the first draw rotated by some blocks.
     pub large: usize,
     /// Number of the draw of all other inputs: below [`DRAWS`] for benchmarks, from there on one
     /// for each kind of [`InputKind::CHECKED`].

@@ -76,8 +76,8 @@ fn floats(format: FloatFormat, mut values: Vec<f32>) -> (TensorInit, Value) {
     (TensorInit::Activation { len: values.len(), format }, Value::F32(values))
 }
 
-/// Factor of stress queries. Scores of typical queries have a variance of about one, so this pushes
-/// a few of every few slots beyond 88, where `exp` overflows.
+/// Factor of stress queries. Scores of typical queries have a variance of about one, so among a few
+/// slots some stress scores exceed 88, where `exp` overflows.
 const STRESS_QUERIES: f32 = 64.0;
 
 fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
@@ -182,7 +182,8 @@ mod tests {
         values(draw, 1 << 15, kind, &mut Rng::new(seed))
     }
 
-    /// What ends a search at the largest value of one tensor meets a larger one in the next.
+    /// Largest logits vary by seed: a search that stops at one tensor's largest value would miss a
+    /// larger one in the next.
     #[test]
     fn nobody_knows_the_largest_logit() {
         let largest =
