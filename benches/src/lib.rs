@@ -1,5 +1,5 @@
-//! What the criterion targets share. Times are GPU timestamps through `iter_custom`; what timed
-//! invocations leave behind is held against the reference; weights are rotated past the cache.
+//! Shared code of the criterion targets. Times are GPU timestamps through `iter_custom`; results of
+//! timed invocations are compared with the reference; weights are rotated past the cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use lathe_kernels::{Format, Kernel, KernelVariant, Problem};
 
 const SEED: u64 = 42;
 
-/// Benchmarks every variant of the kernels that arguments name, such as `gemv` or `gemv/naive`, or
-/// of all kernels where none does; the body of the kernels' criterion target.
+/// Benchmarks every variant of the kernels named by arguments, such as `gemv` or `gemv/naive`, or
+/// of all kernels if there are none; the body of the kernels' criterion target.
 pub fn kernels() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let begins = |argument: &String, name| argument.split('/').next() == Some(name);
@@ -66,7 +66,8 @@ fn kernel_with(criterion: &mut Criterion, gpu: &Arc<Gpu>, kernel: &'static Kerne
     Ok(())
 }
 
-/// Prepares each variant on each benchmarked problem and hands it to `run`; says which cannot run.
+/// Prepares each variant on each benchmarked problem and passes it to `run`; reports those that
+/// cannot run.
 fn each_variant(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
@@ -83,7 +84,7 @@ fn each_variant(
     Ok(())
 }
 
-/// A variant on a problem; inside is the problem, and why it cannot run there.
+/// A variant prepared on a problem, or the reason why it cannot run there.
 fn prepared(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
@@ -106,8 +107,7 @@ fn prepared(
     }
 }
 
-/// Time of a sample, judged before criterion hears of it: the first of all, and later ones now and
-/// then.
+/// Time of a sample. The first and every 16th are judged before criterion receives them.
 fn sample(bench: &mut Bench, count: u64, temperature: Temperature, nth: usize) -> Result<Duration> {
     bench.renew()?;
     let time = bench.time(count, temperature)?;
@@ -117,8 +117,8 @@ fn sample(bench: &mut Bench, count: u64, temperature: Temperature, nth: usize) -
     Ok(time)
 }
 
-/// What was measured; an error ends the process, since criterion would print any number it is given
-/// in its place.
+/// Unwraps a measurement. An error ends the process, since criterion would print any number
+/// returned in its place.
 fn or_end<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|e| {
         eprintln!("lathe: {e}");
@@ -126,8 +126,8 @@ fn or_end<T>(result: Result<T>) -> T {
     })
 }
 
-/// The kernel's benchmarked problems; on a software adapter, which can only show that a benchmark
-/// works, the largest of the fixed cases that take it no more than a moment.
+/// The kernel's benchmarked problems. On a software adapter, which can only show that a benchmark
+/// works, the largest of the fixed cases that takes only a moment.
 fn problems(kernel: &Kernel, gpu: &Gpu) -> Vec<Problem> {
     const MOMENT: f64 = 2e5;
     if !gpu.adapter.software {

@@ -3,21 +3,21 @@
 //! [`attention_decode`](crate::attention_decode) over the caches that hold it.
 //!
 //! Magnitude: Σᵢ pᵢ·|Vᵢd| · (1 + 2·maxᵢ Sᵢ) as there, with Sᵢ = |scale|·Σd |q|d·|K|id over the
-//! magnitudes of the rotated query and, in its slot, the rotated key: rotations round what lies
-//! before the cancellation.
+//! magnitudes of the rotated query and, in its slot, the rotated key: a rotation rounds its terms
+//! before they cancel.
 //!
-//! A cache of f16 rounds the new key and value by up to a step, of a direction that is not ours to
-//! say; of q8_0 a value half way between two quants becomes either. Errors of up to εd in the key
+//! A cache of f16 rounds the new key and value by up to a step, in a direction that WGSL leaves
+//! open; in q8_0 a value half way between two quants becomes either. Errors of up to εd in the key
 //! and δd in the value move the new slot's score by at most E = |scale|·Σd |q|d·εd, and its value
-//! by δd. With o = p·V + (1 − p)·R, R what all others come to, a score moved by ±E makes the weight
-//! p·e^±E / (1 − p + p·e^±E), and so moves o, with X = e^E − 1, by at most
+//! by δd. With o = p·V + (1 − p)·R, R the weighted mean of all other slots, a score moved by ±E
+//! makes the weight p·e^±E / (1 − p + p·e^±E), and so moves o, with X = e^E − 1, by at most
 //!
 //! ```text
 //! |V − o| · p·X / (1 + min(p, 1 − p)·X)
 //! ```
 //!
-//! The absolute allowance is that and min(1, p·e^E)·δd, however large the scores are, beside what
-//! `attention_decode` allows.
+//! The absolute allowance is this plus min(1, p·e^E)·δd, however large the scores are, plus the
+//! allowance of `attention_decode`.
 
 use crate::Expected;
 use crate::attention_decode::{Attention, mixed, softmax};
@@ -25,7 +25,8 @@ use crate::kv_append::CacheShape;
 use crate::qkv_rope_append::Token;
 
 /// Attention of `token` over caches (kv_heads × capacity × head_dim) that hold it already, as the
-/// last of `attention.seen`. `errors` are those of the new key and value, kv_heads × head_dim each.
+/// last of `attention.seen`. `errors` are the errors of the new key and value, kv_heads × head_dim
+/// each.
 ///
 /// # Panics
 /// When the token or a cache has not the size that `cache` and `attention` say.
@@ -95,7 +96,7 @@ mod tests {
     use approx::assert_relative_eq;
     use proptest::prelude::*;
 
-    /// Of f16, any direction.
+    /// Relative step of f16, rounded in any direction.
     const STEP: f64 = 1.0 / 1024.0;
     const SHAPE: CacheShape = CacheShape { kv_heads: 1, capacity: 2, head_dim: 1 };
 

@@ -17,12 +17,12 @@
 //! difference sᵢ − max s and `exp`, whose error grows with its argument, add no more than the same
 //! multiple of S; the last sum adds c·ε·Σ pᵢ·|Vᵢd|, the 1.
 //!
-//! Beside a score that is larger by 88 a weight, or its product with a value, is less than the
-//! smallest normal `f32` and may be flushed to zero. What that takes from an output is allowed
+//! A weight whose score is 88 or more below the largest, or its product with a value, is less than
+//! the smallest normal `f32` and may be flushed to zero. The resulting loss of an output is allowed
 //! absolutely: where the largest weight's value is 0 nothing else is left.
 //!
-//! Squared errors grow with S² while the values stay averages of V. Limits of NMSE are those of
-//! scores of normal queries and keys, whose S stays below 2·√head_dim; beyond, they grow with S².
+//! Squared errors grow with S² while the values stay averages of V. Limits of NMSE assume scores of
+//! normal queries and keys, whose S stays below 2·√head_dim; beyond, they grow with S².
 //!
 //! Sources: Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762; Ainslie et al., *GQA*,
 //! arXiv:2305.13245.
@@ -31,15 +31,15 @@ use std::ops::Range;
 
 use crate::{Expected, gemv, kv_append::CacheShape};
 
-/// How much squared errors grow beyond those of scores of normal queries and keys, where the
-/// largest sum of a score's terms is this.
+/// Growth of squared errors beyond those of scores of normal queries and keys, given the largest
+/// sum of a score's terms.
 fn amplified(largest_sum: f64, head_dim: usize) -> f64 {
     largest_sum * largest_sum / (4.0 * head_dim as f64)
 }
 
-/// What zeros in the place of numbers below the smallest normal `f32` take from an output, whose
-/// slots have this value: weights and products with them, of a slot and of all slots that a kernel
-/// sums apart.
+/// Absolute loss of an output when numbers below the smallest normal `f32` are flushed to zero,
+/// given its slots' value: weights and products, of a slot and of all slots that a kernel sums
+/// separately.
 fn flushed(value: f32) -> f64 {
     2.0 * f64::from(f32::MIN_POSITIVE) * (1.0 + f64::from(value.abs()))
 }
@@ -72,8 +72,8 @@ pub fn attention_decode(
     attend(q, k_cache, v_cache, cache, scale, 0..seen.min(cache.capacity), |_| 0.0)
 }
 
-/// The outputs for the queries of one token over some slots; `lost` is what a kernel may take from
-/// a weight.
+/// The outputs for the queries of one token over some slots; `lost` is the loss of a weight that a
+/// kernel is allowed.
 pub(crate) fn attend(
     q: &[f32],
     k_cache: &[f32],
@@ -110,8 +110,8 @@ pub(crate) fn softmax(scores: &[f64]) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / total).collect()
 }
 
-/// The output of one head: the values of its slots by their weights, where the largest sum of a
-/// score's terms is this.
+/// The output of one head: the values of its slots averaged by their weights, given the largest sum
+/// of a score's terms.
 pub(crate) fn mixed<'a>(
     weights: &[f64],
     values: impl Iterator<Item = &'a [f32]>,

@@ -9,12 +9,12 @@
 //! o[i][h][d] = Σₜ exp(sₜ − max s) / Σⱼ exp(sⱼ − max s) · V[g][t][d]
 //! ```
 //!
-//! Slots hold tokens in order: nothing wraps. Queries past the last slot count as standing there,
-//! so that a chunk that is not full has an answer.
+//! Slots hold tokens in order: nothing wraps. Queries past the last slot attend as if in it, so
+//! that a chunk that is not full has an answer.
 //!
-//! Magnitude and limits of NMSE: as in [`crate::attention_decode`], of which each query is a case.
-//! Matrix units take weights as f16: where all but one are next to nothing and that one's value is
-//! 0, what that takes from the others may be all that there is. It is an absolute allowance.
+//! Magnitude and limits of NMSE: same as [`crate::attention_decode`], of which each query is a
+//! case. Matrix units take weights as f16. If all weights but one are next to nothing and that
+//! one's value is 0, the loss of the others may be the whole output. It is an absolute allowance.
 //!
 //! Sources: Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762; Dao et al.,
 //! *FlashAttention*, arXiv:2205.14135.
@@ -24,8 +24,8 @@ use std::ops::Range;
 use crate::attention_decode::attend;
 use crate::{Expected, kv_append::CacheShape};
 
-/// What a weight of next to nothing loses as f16, whose smallest numbers lie 2⁻²⁴ apart; larger
-/// ones err in proportion, which a tolerance says.
+/// Loss of a tiny weight as f16, whose smallest numbers lie 2⁻²⁴ apart. Errors of larger weights
+/// are relative and covered by the tolerance.
 fn lost_as_f16(weight: f64) -> f64 {
     const HALF_A_STEP: f64 = 1.0 / (1 << 25) as f64;
     if weight < 256.0 * HALF_A_STEP { weight.min(HALF_A_STEP) } else { 0.0 }
@@ -42,7 +42,7 @@ pub struct Prefill {
     pub first: usize,
     /// The last slot that a query attends to.
     pub last: usize,
-    /// The first slot that holds a token; the last one of a query where it comes after that.
+    /// The first slot that holds a token; a query before it attends to its own slot alone.
     pub oldest: usize,
     /// Tokens a query sees, itself included; all before it when absent.
     pub window: Option<usize>,

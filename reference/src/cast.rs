@@ -1,16 +1,16 @@
-//! Values in another storage format: `y[i] = x[i]`, rounded by what stores it.
+//! Values in another storage format: `y[i] = x[i]`, rounded by the store.
 //!
 //! f32 and f16 hold or round the value itself, so the oracle returns it unrounded and the
 //! comparator's bound is that of the stored type: WGSL leaves it to the driver in which direction
 //! an f16 is rounded. bf16 is made by integer arithmetic, the same everywhere: it has one right
 //! answer, the nearest, ties to even.
 //!
-//! Magnitude: |y|, of which nothing may be used.
+//! Magnitude: |y|; no rounding error in proportion to it is allowed.
 
 use crate::Expected;
 use half::bf16;
 
-/// What a cast leaves: `x` itself, or `x` rounded to bf16.
+/// The result of a cast: `x` itself, or `x` rounded to bf16.
 pub fn cast(x: &[f32], to_bf16: bool) -> Expected {
     x.iter()
         .map(|&x| {

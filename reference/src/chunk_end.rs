@@ -1,12 +1,11 @@
 //! The end of a chunk of a prompt.
 
-/// How many of the chunk's tokens belong to the prompt: at least one.
+/// Number of the chunk's tokens that belong to the prompt: at least one.
 pub fn count(position: usize, prompt_len: usize, n_tokens: usize) -> usize {
     prompt_len.saturating_sub(position).clamp(1, n_tokens)
 }
 
-/// The position after the chunk. Where the prompt ends with it, the head's step counts the last
-/// token.
+/// The position after the chunk. If the prompt ends with it, the head's step counts the last token.
 pub fn position_after(position: usize, prompt_len: usize, n_tokens: usize) -> usize {
     let ends = prompt_len.saturating_sub(position) <= n_tokens;
     position + count(position, prompt_len, n_tokens) - usize::from(ends)

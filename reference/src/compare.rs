@@ -1,4 +1,4 @@
-//! The one comparator: is what a kernel produced within its derived bound of the oracle?
+//! The one comparator: is a kernel's output within its derived bound of the oracle?
 //!
 //! An element passes when
 //!
@@ -6,16 +6,16 @@
 //!
 //! Rounding in `f32` moves a result by a few ε = 2⁻²³ of the terms that were summed, not of their
 //! sum, so the bound scales with `magnitude` (Σ|aᵢbᵢ| for a dot product) and stays honest under
-//! cancellation. `absolute` is what the oracle itself allows on top, such as what another rounding
-//! of a stored intermediate may move. `rounding` is that of the stored output type; the last term
-//! is the smallest normal `f32`, since a device may flush subnormals to zero, or, for outputs
-//! stored as `f16`, the spacing 2⁻²⁴ of its subnormals.
+//! cancellation. `absolute` is the oracle's own extra allowance, for example for another rounding
+//! of a stored intermediate. `rounding` is that of the stored output type; the last term is the
+//! smallest normal `f32`, since a device may flush subnormals to zero, or, for outputs stored as
+//! `f16`, the spacing 2⁻²⁴ of its subnormals.
 //!
-//! Beside the elements, NMSE = Σ(got − value)² / Σ value² limits a bias too small for any single
-//! bound. What the stored type cannot express of each value, `smallest`, and half a rounding of its
-//! magnitude, which outweighs a sum that cancels, are allowed on top. Where errors grow faster than
-//! values, as those of attention do with its scores, the oracle says by how much the limit grows.
-//! NaN, infinities, an output of zeros and an empty output each fail by name.
+//! In addition to the elements, NMSE = Σ(got − value)² / Σ value² limits a bias too small for any
+//! single bound. Two errors per value are allowed on top: the smallest step of the stored type,
+//! `smallest`, and half a rounding of its magnitude, which outweighs a sum that cancels. Where
+//! errors grow faster than values, as those of attention do with its scores, the oracle gives the
+//! growth of the limit. NaN, infinities, an output of zeros and an empty output each fail by name.
 //!
 //! Source of the bound: Higham, *Accuracy and Stability of Numerical Algorithms*, ch. 3.
 
@@ -23,19 +23,19 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// What a kernel should have produced, with, per element, the scale to which `f32` rounding errors
-/// are proportional (for a dot product Σ|aᵢbᵢ|).
+/// The expected output of a kernel, with the scale per element to which `f32` rounding errors are
+/// proportional (for a dot product Σ|aᵢbᵢ|).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expected {
     /// The values, in `f64`.
     pub value: Vec<f64>,
     /// The scale of rounding errors, one per value and in its unit; never negative.
     pub magnitude: Vec<f64>,
-    /// What a correct kernel may be off whatever its arithmetic, one per value and in its unit;
-    /// empty where that is nothing.
+    /// Absolute error allowed to a correct kernel whatever its arithmetic, one per value and in its
+    /// unit; empty for none.
     pub absolute: Vec<f64>,
-    /// How many times as large as those that the limit of NMSE was derived for squared errors are
-    /// with these inputs; one and less count as one.
+    /// Ratio of squared errors with these inputs to those that the limit of NMSE was derived for;
+    /// values below one count as one.
     pub amplified: f64,
 }
 
@@ -45,17 +45,17 @@ impl Expected {
         Self { value, magnitude, ..Self::default() }
     }
 
-    /// So many zeros.
+    /// `len` zeros.
     pub fn zeros(len: usize) -> Self {
         Self::new(vec![0.0; len], vec![0.0; len])
     }
 
-    /// Values that must come out as they are.
+    /// Values that must be matched exactly.
     pub fn exact(values: &[f32]) -> Self {
         values.iter().map(|v| (f64::from(*v), 0.0)).collect()
     }
 
-    /// Several outputs behind each other.
+    /// Several outputs, one after the other.
     pub fn join(parts: impl IntoIterator<Item = Expected>) -> Self {
         let mut all = Self::default();
         for part in parts {
@@ -86,7 +86,7 @@ impl FromIterator<(f64, f64)> for Expected {
     }
 }
 
-/// How far a kernel may be from its oracle.
+/// Allowed distance of a kernel from its oracle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Multiples of `f32` epsilon (2⁻²³) times magnitude.
@@ -101,12 +101,12 @@ pub struct Tolerance {
 const F16_SPACING: f64 = 1.0 / (1 << 24) as f64;
 
 impl Tolerance {
-    /// How far a result may lie from `value`, whose rounding errors scale with `magnitude`.
+    /// Allowed distance of a result from `value`, whose rounding errors scale with `magnitude`.
     pub fn bound(&self, value: f64, magnitude: f64) -> f64 {
         self.k * f64::from(f32::EPSILON) * magnitude + self.rounding * value.abs() + self.smallest()
     }
 
-    /// The absolute error that the stored type leaves even in a value near zero.
+    /// The absolute error of the stored type even in a value near zero.
     fn smallest(&self) -> f64 {
         if self.rounding > 0.0 { F16_SPACING } else { f64::from(f32::MIN_POSITIVE) }
     }
@@ -117,9 +117,9 @@ impl Tolerance {
 pub struct Worst {
     /// Index in the output.
     pub index: usize,
-    /// What the kernel wrote.
+    /// Value of the kernel.
     pub got: f64,
-    /// What the oracle says.
+    /// Value of the oracle.
     pub expected: f64,
     /// The largest |got − expected| allowed here.
     pub bound: f64,
@@ -139,7 +139,7 @@ impl fmt::Display for Worst {
     }
 }
 
-/// What a comparison that passed found.
+/// Result of a comparison that passed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Agreement {
     /// NMSE over the whole output.
@@ -150,7 +150,7 @@ pub struct Agreement {
     pub elements: usize,
 }
 
-/// Why an output is not what it should be.
+/// The reason why an output is wrong.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum Mismatch {
     /// Nothing was compared, and nothing is not agreement.
@@ -169,7 +169,7 @@ pub enum Mismatch {
     Oracle {
         /// Index in the output.
         index: usize,
-        /// What the oracle says.
+        /// Value of the oracle.
         expected: f64,
         /// The bound that follows from it.
         bound: f64,
@@ -190,12 +190,12 @@ pub enum Mismatch {
     Element {
         /// The worst of them.
         worst: Worst,
-        /// How many exceed their bound.
+        /// Number of elements that exceed their bound.
         exceeded: usize,
         /// Elements compared.
         elements: usize,
     },
-    /// Each element is in bound, and all together are too far.
+    /// Each element is in bound, but the whole output is too far off.
     #[error("NMSE {nmse:.3e} over the limit {limit:.3e}, worst {worst}")]
     Nmse {
         /// NMSE over the whole output.
@@ -212,11 +212,11 @@ pub enum Mismatch {
     Exact {
         /// Index of the first difference.
         index: usize,
-        /// What the kernel wrote there.
+        /// Value of the kernel there.
         got: u32,
-        /// What the oracle says.
+        /// Value of the oracle there.
         expected: u32,
-        /// How many differ.
+        /// Number of integers that differ.
         differing: usize,
         /// Elements compared.
         elements: usize,
@@ -250,7 +250,7 @@ fn same_length(expected: usize, got: usize) -> Result<(), Mismatch> {
 /// Compares an output with the oracle's answer, element by element and by NMSE.
 ///
 /// # Errors
-/// The first that holds, in the order of [`Mismatch`]. A tolerance that is NaN fails.
+/// The first that applies, in the order of [`Mismatch`]. A tolerance that is NaN fails.
 ///
 /// # Panics
 /// When `expected` has not one magnitude per value, or absolute allowances for some only.

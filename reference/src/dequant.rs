@@ -1,7 +1,7 @@
 //! Quantised rows as plain values: `y[r][k] = W[r][k]`, tight and row-major.
 //!
 //! Magnitude: |y|. A decoded weight is the same in any order of evaluation (see
-//! [`quant`](crate::quant)), so a kernel has no error to hide behind it.
+//! [`quant`](crate::quant)), so a kernel has no rounding error of its own.
 
 use crate::{Expected, Format};
 

@@ -3,8 +3,8 @@
 //! The product of the stacked rows, gate then up, comes from [`gemv()`](crate::gemv::gemv()) with
 //! its magnitudes G and U; the activation is that of [`glu()`](crate::glu::glu()).
 //!
-//! Magnitude: that of `glu`, and what the products' errors add: 1.13·G·|up| + |act(gate)|·U, since
-//! neither activation is steeper than 1.13.
+//! Magnitude: that of `glu` plus the effect of the products' errors, 1.13·G·|up| + |act(gate)|·U,
+//! since neither activation is steeper than 1.13.
 
 use crate::Expected;
 use crate::glu::{Activation, gated};
@@ -12,7 +12,7 @@ use crate::glu::{Activation, gated};
 /// The largest slope of either activation: SiLU 1.0998, GELU 1.1290.
 const SLOPE: f64 = 1.13;
 
-/// The gated outputs, half as many as there are products.
+/// The gated outputs, half as many as products.
 ///
 /// # Panics
 /// When the products are odd in number.

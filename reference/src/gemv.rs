@@ -28,11 +28,11 @@ pub fn gemv(format: Format, weights: &[u8], rows: usize, k: usize, x: &[f32]) ->
     y
 }
 
-/// As [`gemv`] for the rows in `weights`, one per element of `value` and `magnitude`, so that a
-/// caller can split a matrix over threads.
+/// Same as [`gemv`] for the rows in `weights`, one per element of `value` and `magnitude`, so that
+/// a caller can split a matrix over threads.
 ///
 /// # Panics
-/// As [`gemv`], and when `value` and `magnitude` differ in length.
+/// Same as [`gemv`], and when `value` and `magnitude` differ in length.
 pub fn gemv_rows(
     format: Format,
     weights: &[u8],
@@ -46,10 +46,10 @@ pub fn gemv_rows(
     gemv_of(format, weights, &x, value, magnitude);
 }
 
-/// As [`gemv_rows`] of an `x` that need not be `f32`.
+/// Same as [`gemv_rows`] for an `x` that need not be `f32`.
 ///
 /// # Panics
-/// As [`gemv_rows`].
+/// Same as [`gemv_rows`].
 pub fn gemv_of(
     format: Format,
     weights: &[u8],
@@ -78,7 +78,8 @@ pub(crate) fn dot<T: Copy + Into<f64>>(a: &[f32], b: &[T]) -> (f64, f64) {
     dot_anywhere(a, b)
 }
 
-/// The same sums, bit for bit: lanes stay apart, and no product is fused with an addition.
+/// Same sums as [`dot_anywhere`], bit for bit: lanes stay separate, and no product is fused with an
+/// addition.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn dot_avx2<T: Copy + Into<f64>>(a: &[f32], b: &[T]) -> (f64, f64) {

@@ -18,7 +18,7 @@
 
 use crate::Expected;
 
-/// What is applied to the gate.
+/// Function applied to the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// g·σ(g).

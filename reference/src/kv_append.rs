@@ -4,15 +4,16 @@
 //! kv_heads × capacity × head_dim. A capacity that covers the context never wraps; a smaller one,
 //! a sliding window, is a ring.
 //!
-//! The rounding, to nearest even, is the one `f16` store itself, so an f16 cache is compared
-//! exactly, and here it is held widened to `f32` again.
+//! The rounding, to nearest even, is that of the `f16` store itself, so an f16 cache is compared
+//! exactly; here its values are widened to `f32` again.
 //!
-//! A cache of q8_0 has, of every 32 neighbours of a vector, a scale s, their largest magnitude over
-//! 127 rounded to f16, and quants, the values in units of the unrounded scale rounded to integers.
+//! A cache of q8_0 stores, for every 32 neighbours of a vector, a scale s, their largest magnitude
+//! over 127 rounded to f16, and quants, the values in units of the unrounded scale rounded to
+//! integers.
 
 use half::f16;
 
-/// How the cache stores its elements.
+/// Storage format of the cache's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KvFormat {
     /// IEEE binary32.
@@ -42,8 +43,8 @@ impl KvFormat {
         }
     }
 
-    /// By how much what a vector is stored as may differ from its values, whichever way is rounded
-    /// that WGSL leaves open: a step of f16; of q8_0 half a quant, and a step of f16 of the scale.
+    /// Largest error of a vector's stored values under any rounding that WGSL allows: a step of
+    /// f16; for q8_0 half a quant, and a step of f16 of the scale.
     pub fn error(self, vector: &[f32]) -> Vec<f64> {
         let step = |v: &f32| f64::from(v.abs()) / 1024.0;
         match self {
@@ -58,8 +59,8 @@ impl KvFormat {
         }
     }
 
-    /// By how much two ways to store a vector may differ from each other, where both round well:
-    /// of q8_0 a value half way between two quants becomes either.
+    /// Largest difference between two correct ways to store a vector: in q8_0 a value half way
+    /// between two quants becomes either.
     pub fn ambiguity(self, vector: &[f32]) -> Vec<f64> {
         let mut error = self.error(vector);
         if self == KvFormat::Q8_0 {
@@ -78,7 +79,7 @@ fn largest(block: &[f32]) -> f32 {
     block.iter().fold(0.0, |most, v| most.max(v.abs()))
 }
 
-/// What a quant stands for, and the scale's smallest step in f16, which 127 of them take.
+/// Value of one quant, plus the effect on 127 quants of the scale's smallest step in f16.
 fn quant(block: &[f32]) -> f64 {
     let smallest = 127.0 * 2f64.powi(-24);
     f64::from(largest(block)) / 127.0 + smallest
@@ -111,7 +112,7 @@ impl CacheShape {
 /// Writes `new` (kv_heads × head_dim) into the slot of `position`.
 ///
 /// # Panics
-/// When `cache` or `new` has not the size that `shape` says, or when `shape` has no slot.
+/// When the size of `cache` or `new` is not that of `shape`, or when `shape` has no slot.
 pub fn kv_append(
     cache: &mut [f32],
     new: &[f32],

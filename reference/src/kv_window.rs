@@ -1,16 +1,17 @@
-//! Keys or values between the ring of a sliding window and the rows that a chunk of a prompt
-//! attends to.
+//! Copies of keys or values between the ring of a sliding window and the rows that a chunk of a
+//! prompt attends to.
 //!
-//! The ring holds the token at position t in slot t mod `capacity`. Rows are those of the window
-//! before the chunk, then the chunk's: the token at position p − j in row capacity − j, the chunk's
-//! token i in row capacity + i, when p tokens came before.
+//! The ring holds the token at position t in slot t mod `capacity`. Rows hold the window before the
+//! chunk, then the chunk: the token at position p − j in row capacity − j, the chunk's token i in
+//! row capacity + i, when p tokens came before.
 
 use crate::kv_append::CacheShape;
 
-/// The rows after the ring's tokens went there; those before the sequence began stay.
+/// The rows after the ring's tokens were copied there; rows before the start of the sequence are
+/// unchanged.
 ///
 /// # Panics
-/// When `ring` or `rows` is smaller than `shape` and a chunk of `n_tokens` say.
+/// When `ring` or `rows` is smaller than required by `shape` and a chunk of `n_tokens`.
 pub fn to_rows(
     ring: &[f32],
     rows: &mut [f32],
@@ -27,10 +28,10 @@ pub fn to_rows(
     }
 }
 
-/// The ring after `count` of the chunk's tokens went there, in order.
+/// The ring after `count` of the chunk's tokens were copied there, in order.
 ///
 /// # Panics
-/// As [`to_rows`], and when the chunk has fewer than `count` tokens.
+/// Same as [`to_rows`], and when the chunk has fewer than `count` tokens.
 pub fn to_ring(
     rows: &[f32],
     ring: &mut [f32],

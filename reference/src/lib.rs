@@ -1,4 +1,4 @@
-//! CPU oracles for the kernels: what each one should have produced, and the one comparator.
+//! CPU oracles for the kernels: the expected output of each, and the one comparator.
 //!
 //! Every operation is plain loops over `f32` inputs with `f64` arithmetic, written from its
 //! formula and never from the shader. It returns an [`Expected`]: the values, and per element the

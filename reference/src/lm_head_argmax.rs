@@ -1,17 +1,16 @@
 //! The greedy choice among the rows of an LM head: the token whose logit, a row times x, is
 //! largest.
 //!
-//! Logits that come out of rounding are not exact, so the choice is exact only where the largest
-//! stands out: [`winners`] lists every row whose logit could be the largest within the bounds of a
-//! [`Tolerance`], the largest in f64 first. Usually that is one row. Ties go to the
-//! lower index.
+//! Logits are rounded, so the choice is certain only if the largest stands out: [`winners`] lists
+//! every row whose logit could be the largest within the bounds of a [`Tolerance`], the largest in
+//! f64 first. Usually that is one row. Ties go to the lower index.
 
 use crate::{Expected, Tolerance};
 
 /// Rows that may be chosen, the reference's own choice first.
 ///
-/// `same(a, b)` says whether two rows hold the same weights: their logits are equal however they
-/// are rounded, and the higher of them is never chosen.
+/// `same(a, b)` returns true if two rows hold the same weights: their logits are equal under any
+/// rounding, and the higher of them is never chosen.
 ///
 /// # Panics
 /// When there are no logits.

@@ -1,20 +1,20 @@
-//! The largest logits of an LM head, rows times x, in descending order; of equal logits the lower
-//! index comes first.
+//! The largest logits of an LM head, rows times x, in descending order; equal logits are ordered by
+//! index.
 //!
-//! Rounding may exchange neighbours of the order, so a list is judged as what it says:
-//! [`judge`] wants each index once, with a value that is its row's logit within its bound, values
-//! in order, and nothing left out, which means that the i-th value is the i-th largest logit within
-//! the largest bound of all: sorting moves no value farther than the farthest one moved.
+//! Rounding may exchange neighbours, so a list is judged by its content. [`judge`] requires each
+//! index once, with its row's logit within its bound as the value, values in order, and nothing
+//! left out. The last means that the i-th value is the i-th largest logit within the largest bound
+//! of all: sorting moves no value farther than the farthest one moved.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::{Expected, Tolerance};
 
-/// An index that stands for no row, where fewer rows than wanted exist.
+/// The index that fills a list with fewer rows than wanted.
 pub const NONE: u32 = u32::MAX;
 
-/// The value beside it.
+/// The value that fills it.
 pub const NO_VALUE: f32 = -3.402_823_4e38;
 
 /// A logit with its index; exact ones (of earlier parts of the head) have magnitude 0.
@@ -39,7 +39,7 @@ pub fn top_k(rows: &[Row], k: usize) -> (Expected, Vec<u32>) {
     ((0..k).map(value).collect(), (0..k).map(index).collect())
 }
 
-/// What is wrong with a list, if anything; the values themselves are compared with [`top_k`]'s.
+/// The fault in a list, if any; the values themselves are compared with [`top_k`]'s.
 pub fn judge(
     rows: &[Row],
     tolerance: &Tolerance,

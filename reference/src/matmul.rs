@@ -3,8 +3,8 @@
 //! `W` is rows × k, row-major in any storage format, each weight decoded to its exact `f32` value;
 //! `x` is m × k, row-major; `y` is m × rows.
 //!
-//! Magnitude: `Σᵢ |W[r][i]·x[m][i]|`, as for [`gemv`](crate::gemv), of which this is one for every
-//! row of `x`.
+//! Magnitude: `Σᵢ |W[r][i]·x[m][i]|`, the same as [`gemv`](crate::gemv), of which this is one for
+//! every row of `x`.
 
 use crate::gemv::dot;
 use crate::{Expected, Format};

@@ -9,7 +9,7 @@
 
 use crate::Expected;
 
-/// The answer for a token that no row has: the largest f32, since an infinity would hide faults.
+/// The answer for a token outside the row: the largest f32, since an infinity would hide faults.
 pub const IMPOSSIBLE: f32 = f32::MAX;
 
 /// One value for each of `tokens`; `logits` holds as many rows.

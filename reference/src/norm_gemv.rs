@@ -4,7 +4,7 @@
 //! `W` is rows × k in any storage format; `x` and `weight` have `k` elements. The composition of
 //! [`crate::rms_norm`] and [`crate::gemv`] without rounding `n` between them.
 //!
-//! Magnitude: `Σᵢ |W[r][i] · n[i]|`, as of a product with `n`. A kernel rounds each `x · weight`
+//! Magnitude: `Σᵢ |W[r][i] · n[i]|`, as for a product with `n`. A kernel rounds each `x · weight`
 //! once more, and the root's relative error, a few ε, scales the whole row: both lie within the
 //! same sum.
 

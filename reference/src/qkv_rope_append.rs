@@ -1,17 +1,17 @@
-//! What happens to the product of the QKV matrix before attention: queries and keys are normed
-//! (where the model does) and rotated by their position, keys and values go into the cache.
+//! The steps between the QKV product and attention: queries and keys are normed (if the model does
+//! so) and rotated by their position, keys and values go into the cache.
 //!
 //! `qkv` is query heads, key heads, value heads. Everything is [`qk_norm_rope()`] and the slot of
 //! [`kv_append`](crate::kv_append); values are stored as they are.
 //!
-//! Magnitudes: those of the rotation; 0 for what is only copied.
+//! Magnitudes: those of the rotation; 0 for values that are only copied.
 
 use crate::Expected;
 use crate::kv_append::{CacheShape, KvFormat};
 use crate::qk_norm_rope::qk_norm_rope;
 use crate::rope::Rope;
 
-/// One token's queries, and its keys and values as the cache is to hold them, unrounded.
+/// One token's queries, and its keys and values for the cache, unrounded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     /// heads × head_dim.
@@ -25,7 +25,7 @@ pub struct Token {
 /// Norms (`[q, k]` weights of head_dim, eps) and rotates the heads of `qkv`.
 ///
 /// # Panics
-/// When `qkv` is shorter than two sets of KV heads, and as [`qk_norm_rope()`].
+/// When `qkv` is shorter than two sets of KV heads; same as [`qk_norm_rope()`].
 pub fn qkv_rope_append(
     qkv: &[f32],
     cache: &CacheShape,
@@ -42,11 +42,11 @@ pub fn qkv_rope_append(
     Token { q: rotated(q, 0), k: rotated(k, 1), v: Expected::exact(v) }
 }
 
-/// Puts `new` (kv_heads × head_dim) into the slot of `position` of a cache. Where its format has
-/// blocks, what storing may move a value by is its absolute allowance.
+/// Puts `new` (kv_heads × head_dim) into the slot of `position` of a cache. If its format has
+/// blocks, the largest error of storing is the absolute allowance.
 ///
 /// # Panics
-/// When `cache` or `new` has not the size that `shape` says.
+/// When the size of `cache` or `new` is not that of `shape`.
 pub fn store(
     cache: &mut Expected,
     new: &Expected,

@@ -26,7 +26,7 @@ use std::array::from_fn;
 
 use half::{bf16, f16};
 
-/// How the weights of a tensor are stored.
+/// Storage format of a tensor's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// IEEE binary32.
@@ -111,14 +111,14 @@ impl Format {
         }
     }
 
-    /// Bytes of a row of `k` weights. Its last block may hold more weights than the row; a GGUF
-    /// file never has such rows, a workbench that packs 1152 columns in blocks of 256 does.
+    /// Bytes of a row of `k` weights. Its last block may hold more weights than the row: GGUF files
+    /// never have such rows, a workbench that packs 1152 columns in blocks of 256 does.
     pub fn row_bytes(self, k: usize) -> usize {
         k.div_ceil(self.block_len()) * self.block_bytes()
     }
 
-    /// Decodes a row into `out`, bit for bit as ggml does, and drops what its last block holds
-    /// beyond it.
+    /// Decodes a row into `out`, bit for bit as ggml does, and drops the part of its last block
+    /// beyond the row.
     ///
     /// # Panics
     /// When `bytes` is not exactly `row_bytes(out.len())` long.
@@ -143,7 +143,7 @@ impl Format {
         self.decode_blocks(bytes, out);
     }
 
-    /// The same values, compiled for wider registers.
+    /// Same as [`Format::decode_blocks`], compiled for wider registers.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,f16c")]
     fn decode_avx2(self, bytes: &[u8], out: &mut [f32]) {

@@ -10,8 +10,8 @@ use crate::glu::Activation;
 use crate::residual_norm_gemv::residual_norm_gemv;
 use crate::rms_norm::RmsNorm;
 
-/// The stream `x` after the branch `delta`, normed with `post`, and the gated outputs of what
-/// `product` makes of its norm `norm`: gate rows, then up rows.
+/// The stream `x` after the branch `delta`, normed with `post`, and the gated outputs. `product`
+/// multiplies gate rows, then up rows, by the stream's norm with `norm`.
 ///
 /// # Panics
 /// When lengths differ, or when the products are odd in number.

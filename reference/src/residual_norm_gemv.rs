@@ -38,8 +38,8 @@ pub fn norm_rows(
     }
 }
 
-/// The stream `x` after the branch `delta`, normed with `post`, and what `product` makes of its
-/// norm `norm`, such as [`norm_rows`] of a matrix.
+/// The stream `x` after the branch `delta`, normed with `post`, and the result of `product` for its
+/// norm with `norm`, such as [`norm_rows`] of a matrix.
 ///
 /// # Panics
 /// When lengths differ.

@@ -1,4 +1,4 @@
-//! A branch into the residual stream, and the stream's norm for what follows:
+//! Adds a branch to the residual stream and norms the sum for the next operation:
 //!
 //! ```text
 //! b = branch, or rms_norm(branch) where a norm follows the branch (Gemma)
@@ -12,7 +12,7 @@
 
 use crate::{Expected, rms_norm::RmsNorm};
 
-/// The stream after the branch, and its norm where one is asked for.
+/// The stream after the branch, and its norm if `next` is given.
 ///
 /// # Panics
 /// When lengths differ.

@@ -32,7 +32,7 @@ pub struct RmsNorm<'a> {
 impl RmsNorm<'_> {
     /// The normed and weighted `x`, whose elements err by their magnitudes (in units of ε).
     ///
-    /// Magnitude: |y| as in [`rms_norm`], and what the errors m of x add: one reaches its own
+    /// Magnitude: |y| as in [`rms_norm`], plus the effect of the errors m of x: one reaches its own
     /// element through the factor w/rms, and all reach the root, whose relative error is at most
     /// Σ|x·m| / Σx² ≤ rms(m)/rms(x) by Cauchy's inequality.
     ///

@@ -1,4 +1,4 @@
-//! Rotary position embedding of heads that lie some way apart.
+//! Rotary position embedding of heads at a constant stride.
 //!
 //! Each pair `(a, b)`, i in 0..head_dim/2, of each head rotates by its angle in radians:
 //!
@@ -16,7 +16,7 @@
 
 use crate::Expected;
 
-/// Which elements of a head turn together.
+/// Pairing of the elements of a head that are rotated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RopeStyle {
     /// Pairs (2i, 2i+1).
@@ -28,7 +28,7 @@ pub enum RopeStyle {
 /// The rotation of one position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope<'a> {
-    /// Which elements turn together.
+    /// Pairing of the elements.
     pub style: RopeStyle,
     /// Base of the frequencies, such as 10 000.
     pub base: f32,
@@ -45,11 +45,11 @@ impl Rope<'_> {
         f64::from(self.position) * frequency / factor
     }
 
-    /// Turns the pairs of one head, and says to what its rounding errors are proportional.
+    /// Rotates the pairs of one head, and writes the scale of each element's rounding errors.
     ///
     /// # Panics
-    /// When the three differ in length, that is zero or odd, or `freq_factors` has another than
-    /// half of it.
+    /// When the lengths of the three differ or are zero or odd, or `freq_factors` has not half that
+    /// length.
     pub(crate) fn turn(&self, head: &[f64], value: &mut [f64], magnitude: &mut [f64]) {
         let head_dim = head.len();
         assert!(head_dim > 0 && head_dim.is_multiple_of(2), "head_dim {head_dim} is not in pairs");
@@ -75,8 +75,8 @@ impl Rope<'_> {
     }
 }
 
-/// Turns every head of `x`: `head_dim` elements, `stride` from one head to the next. What lies
-/// between them stays.
+/// Rotates every head of `x`: `head_dim` elements, `stride` from one head to the next. Elements
+/// between heads are unchanged.
 ///
 /// # Panics
 /// When `head_dim` is zero or odd or larger than `stride`, `x` does not end with a head, or

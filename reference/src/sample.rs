@@ -8,9 +8,9 @@
 //! 5. draw: of the run the token of largest l + T · ln 2 · g, of equal sums the lower index. g is
 //!    the token's own noise of this position, −log₂(−log₂ u) with u in (0, 1).
 //!
-//! Noise of that distribution (Gumbel's) makes every token the largest as often as softmax(l/T)
-//! says, and no token's noise depends on another's: who draws needs no sum over all tokens, and no
-//! order of them. T = 0 takes the largest l after the penalty.
+//! Noise of this distribution (Gumbel's) makes every token the largest with the probability
+//! softmax(l/T), and no token's noise depends on another's: drawing needs neither a sum over all
+//! tokens nor an order of them. T = 0 takes the largest l after the penalty.
 //!
 //! **The arithmetic is part of the definition**, so that every device draws the very same token.
 //! A few steps round in f32, to nearest: the product of the penalty, the product
@@ -32,8 +32,8 @@
 //!
 //! NaN counts as −∞, subnormals as 0.
 //!
-//! Compared exactly, by [`compare_exact`](crate::compare_exact). [`probabilities`] is the same in
-//! plain f64 without any of the above: the tests hold one against the other.
+//! Compared exactly, by [`compare_exact`](crate::compare_exact). [`probabilities`] computes the
+//! same in plain f64 without any of the above; the tests compare the two.
 //!
 //! Source: Keskar et al., *CTRL*, arXiv:1909.05858 (penalty); Fan et al., arXiv:1805.04833 (top-k);
 //! Holtzman et al., arXiv:1904.09751 (top-p); Maddison et al., *A\* sampling*, arXiv:1411.0030
@@ -41,7 +41,7 @@
 
 use std::collections::BTreeSet;
 
-/// How to sample.
+/// Parameters of sampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Divides the logits; 0 takes the largest.
@@ -73,12 +73,12 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// One token for each seed and position.
+/// Seed and position of one drawn token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     /// Chosen by the user.
     pub seed: u32,
-    /// Of the last token seen.
+    /// Position of the last token seen.
     pub position: u32,
 }
 
@@ -92,7 +92,7 @@ impl Draw {
 /// (log₂(1+x) − x) / (x·(1−x)) = c₀ − x·(c₁ − x·(c₂ − …)) on [0, 1), in units of 2⁻¹⁷.
 const BULGE: [u32; 5] = [58020, 36251, 24130, 12740, 3367];
 
-/// How far log₂(1+x) bulges beyond its chord, divided by x·(1−x); x in units of 2⁻¹⁶.
+/// Bulge of log₂(1+x) beyond its chord, divided by x·(1−x); x in units of 2⁻¹⁶.
 fn bulge(x: u32) -> u32 {
     BULGE.into_iter().rev().reduce(|tail, c| c - ((x * tail) >> 16)).unwrap_or(0)
 }
@@ -126,7 +126,7 @@ pub fn noise(word: u32) -> f32 {
     -(whole + log2 as i32) as f32 / 65536.0
 }
 
-/// l + T · ln 2 · g: who has the largest is drawn.
+/// The noisy score l + T · ln 2 · g; the token with the largest is drawn.
 pub fn noisy(score: f32, temperature: f32, word: u32) -> f32 {
     // Neither a subnormal, which devices flush, nor one that makes infinity of the largest float.
     let scale = match temperature {
@@ -137,7 +137,7 @@ pub fn noisy(score: f32, temperature: f32, word: u32) -> f32 {
     canonical(score + f32::from_bits(product.to_bits() & !1))
 }
 
-/// The part of `tokens[0..=position]` that the penalty looks at: the last `last_n`, or all for 0.
+/// The part of `tokens[0..=position]` that the penalty applies to: the last `last_n`, or all for 0.
 pub fn window(tokens: &[u32], position: usize, last_n: usize) -> &[u32] {
     let seen = &tokens[..=position];
     match last_n {
@@ -146,7 +146,7 @@ pub fn window(tokens: &[u32], position: usize, last_n: usize) -> &[u32] {
     }
 }
 
-/// The token of a draw. Tokens of `seen` that `logits` lacks are passed over.
+/// The token of a draw. Tokens of `seen` that `logits` lacks are ignored.
 ///
 /// # Panics
 /// When `logits` is empty or longer than 2²⁴.
@@ -457,7 +457,7 @@ mod tests {
         }
     }
 
-    /// Neighbours share a counter of Philox, and positions the key: neither may tell of the other.
+    /// Neighbours share a counter of Philox, and positions the key: neither may predict the other.
     #[test]
     fn draws_of_two_positions_are_independent() {
         let mut counts = [[0u32; 6]; 6];

@@ -14,14 +14,14 @@ pub enum Error {
     /// No adapter, or none of the name asked for.
     #[error("no adapter: {0}")]
     NoAdapter(String),
-    /// The adapter lacks what was explicitly asked for.
+    /// The adapter lacks something that was explicitly asked for.
     #[error("{what} is unavailable on {adapter}: {reason}")]
     Unavailable {
         /// Kernel and variant, or a feature.
         what: String,
         /// Adapter name.
         adapter: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The device was lost or a submission did not end in time.
@@ -29,10 +29,10 @@ pub enum Error {
     DeviceLost {
         /// Adapter name.
         adapter: String,
-        /// What was seen.
+        /// The fault that was seen.
         reason: String,
     },
-    /// Workgroups of one dispatch did not run at the same time.
+    /// Workgroups of one dispatch did not run at the same time, so a grid barrier timed out.
     #[error(
         "{adapter}: workgroups of a run of operations waited in vain for others ({waits} of them); \
          --runs off gives every operation a dispatch of its own"
@@ -40,7 +40,7 @@ pub enum Error {
     Waits {
         /// Adapter name.
         adapter: String,
-        /// Waits that gave up.
+        /// Waits at a grid barrier that timed out.
         waits: u32,
     },
     /// wgpu or the driver refused an operation.
@@ -48,7 +48,7 @@ pub enum Error {
     Gpu {
         /// Adapter name.
         adapter: String,
-        /// What was attempted.
+        /// The operation that was attempted.
         what: String,
         /// The validation or driver message.
         reason: String,
@@ -64,7 +64,7 @@ pub enum Error {
     Undecodable {
         /// The file.
         path: PathBuf,
-        /// Which tensor or setting, and why.
+        /// The tensor or setting, and the reason.
         reason: String,
     },
     /// Records that cannot be read, written or compared.
@@ -79,7 +79,7 @@ pub enum Error {
     /// An operation or a variant of another crate that cannot be registered.
     #[error(transparent)]
     Register(#[from] RegisterError),
-    /// Nothing to hold an operation against.
+    /// The operation has no reference to be checked against.
     #[error(
         "kernel {kernel} has no reference: it was registered with lathe_kernels alone; lathe_harness \
          has a `register` that takes one"
@@ -96,7 +96,7 @@ pub enum Error {
     Child {
         /// The worst of their exit codes.
         code: u8,
-        /// Which, and how they ended.
+        /// The processes, and how each ended.
         reason: String,
     },
     /// A measurement does not tell either way.
@@ -107,12 +107,12 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// What does not fit a device.
+/// A model or recording that does not fit the device's memory.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{adapter} has too little memory: {} predicted ({parts}), {} {whose}; what takes less: {advice}",
@@ -123,13 +123,13 @@ pub struct TooLittleMemory {
     pub adapter: String,
     /// Bytes that would have to be allocated.
     pub predicted: u64,
-    /// Bytes that there are for it.
+    /// Bytes available to it.
     pub available: u64,
-    /// What they are: free on the device, or left by a limit.
+    /// Source of the available bytes: free on the device, or left by a limit.
     pub whose: String,
-    /// What the predicted bytes are for.
+    /// Breakdown of the predicted bytes.
     pub parts: String,
-    /// What takes less.
+    /// Advice: settings that need less memory.
     pub advice: String,
 }
 
@@ -139,7 +139,7 @@ fn mib(bytes: u64) -> String {
 }
 
 impl Error {
-    /// What the system said of a file; for `map_err`.
+    /// Attaches a file's path to the system's error; for `map_err`.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Error::Io { path: path.into(), source }
     }

@@ -13,7 +13,7 @@ use crate::plan::recording::{Part, Recording, TensorId, TensorInit};
 /// Runs a recording with the reference.
 #[derive(Debug)]
 pub struct CpuExecutor {
-    /// What is executed.
+    /// The recording it executes.
     pub recording: Arc<Recording>,
     /// One value a tensor.
     pub values: Vec<Value>,

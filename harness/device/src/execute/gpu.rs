@@ -28,14 +28,14 @@ pub use op_timer::{OpTimer, TimedStep};
 pub struct GpuExecutor {
     /// The device.
     pub gpu: Arc<Gpu>,
-    /// What is executed.
+    /// The recording it executes.
     pub recording: Arc<Recording>,
     blocks: Vec<Arc<DeviceBuffer>>,
-    /// Of a step.
+    /// Dispatches of a step.
     dispatches: Vec<Dispatch>,
-    /// The first of them that follows the last layer.
+    /// Index of the first dispatch after the last layer.
     tail: usize,
-    /// Of each chunk, once it was prepared.
+    /// Dispatches of each chunk, once prepared.
     chunks: Vec<Option<Vec<Dispatch>>>,
     pipelines: Pipelines,
 }
@@ -49,7 +49,7 @@ struct Dispatch {
 }
 
 impl GpuExecutor {
-    /// Allocates and fills all tensors and compiles all pipelines. `progress` hears the bytes
+    /// Allocates and fills all tensors and compiles all pipelines. `progress` receives the bytes
     /// uploaded and their total.
     ///
     /// # Errors
@@ -76,12 +76,12 @@ impl GpuExecutor {
         Arc::clone(&self.blocks[tensor.0])
     }
 
-    /// Whether this memory is one of its tensors'.
+    /// Returns true if this memory belongs to one of its tensors.
     pub(crate) fn holds(&self, block: &Arc<DeviceBuffer>) -> bool {
         self.blocks.iter().any(|own| Arc::ptr_eq(own, block))
     }
 
-    /// Another executor of the same recording with other memory for some tensors and the rest
+    /// Another executor of the same recording with different memory for some tensors and the rest
     /// shared.
     pub(crate) fn with_blocks<'a>(
         &self,
@@ -95,7 +95,7 @@ impl GpuExecutor {
         Self::assemble(gpu, &self.pipelines, recording, blocks)
     }
 
-    /// Whether every stack of another recording is one of this one too, which both can share.
+    /// Returns true if every stack of another recording can share this one's memory.
     pub fn lays_out(&self, recording: &Recording) -> bool {
         let shared = self.shared_with(recording);
         recording.stacks.iter().all(|stack| shared[stack.tensors[0].0].is_some())
@@ -139,7 +139,8 @@ impl GpuExecutor {
         Self::assemble(Arc::clone(&self.gpu), pipelines, recording, blocks)
     }
 
-    /// The same with pipelines in common, of a recording that differs in code alone.
+    /// Like [`GpuExecutor::sharing`], with this executor's pipelines too, for a recording that
+    /// differs in code alone.
     pub fn beside(&self, recording: Arc<Recording>) -> Result<Self> {
         self.sharing(&self.pipelines, recording, Policy::Plain)
     }
@@ -162,7 +163,7 @@ impl GpuExecutor {
         &self.blocks[tensor.0]
     }
 
-    /// Dispatches of a part, which is prepared, and the number of its first operation.
+    /// Dispatches of a prepared part, and the number of its first operation.
     fn part(&self, part: Part) -> (&[Dispatch], usize) {
         match part {
             Part::Steps(_) => (&self.dispatches, 0),
@@ -173,7 +174,7 @@ impl GpuExecutor {
         }
     }
 
-    /// Encodes parts of the recording, which are prepared.
+    /// Encodes prepared parts of the recording.
     fn encode_parts(&self, pass: &mut wgpu::ComputePass<'_>, parts: &[Part]) {
         for part in parts {
             let (dispatches, _) = self.part(*part);
@@ -202,7 +203,7 @@ impl GpuExecutor {
         self.dispatches[dispatch].encode(pass);
     }
 
-    /// Runs one operation of a part, which is prepared, and waits for it.
+    /// Runs one operation of a prepared part and waits for it.
     pub fn run_op(&self, part: Part, op: usize) -> Result<()> {
         let (dispatches, first) = self.part(part);
         self.submit_pass(|pass| {
@@ -212,13 +213,13 @@ impl GpuExecutor {
         })
     }
 
-    /// Words whose first says how many waits of runs gave up.
+    /// Buffer whose first word counts timed-out waits at grid barriers.
     fn gave_up(&self) -> Option<&DeviceBuffer> {
         self.recording.runs.first().map(|run| self.block(run.arrivals))
     }
 
-    /// An error where workgroups of a run gave up waiting for others; `waits` gave up. Its counters
-    /// begin anew.
+    /// Fails if any of a run's waits at grid barriers timed out, `waits` of them, and resets the
+    /// barrier's counters.
     fn check_waits(&self, waits: u32) -> Result<()> {
         let Some(block) = self.gave_up().filter(|_| waits > 0) else { return Ok(()) };
         block.write(&self.gpu, 0, &vec![0; block.bytes as usize]);
@@ -244,8 +245,8 @@ impl GpuExecutor {
     }
 }
 
-/// The memory of each tensor of a recording: shared, or its own and filled. `progress` hears the
-/// bytes uploaded and those of the recording.
+/// The memory of each tensor of a recording: shared, or its own and filled. `progress` receives the
+/// bytes uploaded and the recording's total.
 fn allocated(
     gpu: &Gpu,
     recording: &Recording,
@@ -288,7 +289,7 @@ fn allocated(
     Ok(blocks)
 }
 
-/// Pipelines and bind groups of operations, some of which may be runs.
+/// Pipelines and bind groups of operations, including persistent kernels.
 fn prepared(
     gpu: &Gpu,
     pipelines: &Pipelines,
@@ -321,10 +322,11 @@ fn prepared(
     Ok(dispatches)
 }
 
-/// The memory of a variable.
+/// Maps a WGSL variable to its memory.
 type BoundTo<'a> = dyn Fn(&str) -> wgpu::BufferBinding<'a> + 'a;
 
-/// Whether the memory of a shape has what a text declares of it, such as an array of fixed length.
+/// Fails if a buffer is smaller than its declaration in WGSL demands, such as an array of fixed
+/// length.
 fn check_declared(op: &Op, stage: &PlannedStage, blocks: &[Arc<DeviceBuffer>]) -> Result<()> {
     let code = op.plan.code(stage);
     let reflection = code.reflection;
@@ -345,7 +347,7 @@ fn check_declared(op: &Op, stage: &PlannedStage, blocks: &[Arc<DeviceBuffer>]) -
 }
 
 impl Dispatch {
-    /// With the memory that is `bound` to each variable.
+    /// A dispatch of `first` with the memory that `bound` gives each variable.
     fn new(
         gpu: &Gpu,
         (op, first): (usize, &Op),

@@ -14,7 +14,7 @@ use crate::plan::recording::{Part, TensorId};
 pub use cpu::CpuExecutor;
 pub use gpu::{GpuExecutor, OpTimer, TimedStep};
 
-/// What runs together, and which words are read back after it.
+/// Parts of a recording submitted together, and the words read back after them.
 #[derive(Clone, Debug)]
 pub struct Submission {
     /// Parts of the recording, in order.
@@ -30,7 +30,7 @@ pub struct Batch {
     pub words: Vec<u32>,
     /// Decode steps it ran.
     pub steps: usize,
-    /// When it was seen to be done, since the stream began.
+    /// Time at which it was seen to be done, since the stream began.
     pub at: Duration,
     /// GPU time from its first dispatch to its last, of a timed stream where there are timestamps.
     pub gpu: Option<Duration>,
@@ -39,20 +39,20 @@ pub struct Batch {
 /// Submissions that run one after the other.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// In order.
+    /// The submissions, in order.
     pub submissions: Vec<Submission>,
     /// The tensor of words that is read back.
     pub words: TensorId,
-    /// Submissions of steps alone, which follow each other, become one as long as it takes no
-    /// longer than this, by the time of the last step that ended.
+    /// Longest time of a joined submission: consecutive submissions of steps alone are merged up to
+    /// it, as predicted from the last step that ended.
     pub joined_up_to: Option<Duration>,
-    /// Whether each [`Batch`] has its time on the GPU, where there are timestamps. Writing and
-    /// reading them takes time between two submissions: 10 us on an NVIDIA H200.
+    /// True if each [`Batch`] has its GPU time, where there are timestamps. Writing and reading
+    /// them takes time between two submissions: 10 us on an NVIDIA H200.
     pub timed: bool,
 }
 
 impl Submission {
-    /// Whether it is nothing but steps, whose words lie behind each other.
+    /// Returns true if it consists of steps alone, whose words are consecutive.
     fn is_steps(&self) -> bool {
         matches!(self.parts.as_slice(), [Part::Steps(_)])
     }
@@ -66,19 +66,19 @@ impl Submission {
     }
 }
 
-/// What a decode session needs of an executor.
+/// The interface of an executor to a decode session.
 pub trait Execute {
     /// Writes words of a [`crate::plan::recording::TensorInit::Words`] tensor from word `at` on.
     fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()>;
     /// Sets a tensor of words or of KV values to zero.
     fn clear(&mut self, tensor: TensorId) -> Result<()>;
-    /// Makes ready whatever parts need that was not run before, such as pipelines of a chunk.
+    /// Prepares whatever parts need before their first run, such as pipelines of a chunk.
     fn prepare(&mut self, parts: &[Part]) -> Result<()>;
     /// Runs parts of the recording and returns when done.
     fn run(&mut self, parts: &[Part]) -> Result<()>;
-    /// Runs submissions without waiting for each: the next one is recorded while the last one
-    /// runs. `on` hears of each in order and may end the stream early; what is already submitted
-    /// then still runs.
+    /// Runs submissions without waiting for each: the next one is recorded while the last one runs.
+    /// `on` receives each in order and may end the stream early; submissions already made still
+    /// run.
     fn stream(
         &mut self,
         stream: &Stream,

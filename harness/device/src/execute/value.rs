@@ -1,4 +1,4 @@
-//! Tensors on the host, and what operations should leave in them.
+//! Tensors on the host, and the expected results of operations.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub enum Value {
     Rope(RopeSpec),
 }
 
-/// What an operation should have left in one tensor.
+/// Expected content of one tensor after an operation.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Real numbers with the scale of their rounding errors.
@@ -36,9 +36,9 @@ pub enum Outcome {
     Choice {
         /// The words with the reference's own choice.
         words: Vec<u32>,
-        /// Which of them is the choice.
+        /// Index of the choice among them.
         at: usize,
-        /// What it may be.
+        /// The choices that count as correct.
         among: Among,
     },
     /// The largest of some logits.
@@ -54,7 +54,7 @@ pub enum Outcome {
     },
 }
 
-/// What a choice may be.
+/// Choices of a token that count as correct.
 #[derive(Clone, Debug)]
 pub enum Among {
     /// This token.

@@ -36,12 +36,12 @@ pub(super) fn cooperative_matrices(
     all
 }
 
-/// What an adapter offers.
+/// Summary of an adapter's own features and limits.
 fn summary(index: usize, adapter: &wgpu::Adapter) -> AdapterSummary {
     offered(index, adapter, adapter.features(), &adapter.limits())
 }
 
-/// What an adapter offers through a device that was opened with these features and limits.
+/// Summary of an adapter through a device opened with these features and limits.
 pub(super) fn offered(
     index: usize,
     adapter: &wgpu::Adapter,
@@ -102,7 +102,7 @@ pub fn adapters() -> Vec<AdapterSummary> {
     all.iter().enumerate().map(|(i, a)| summary(i, a)).collect()
 }
 
-/// What to do where there is no adapter at all.
+/// The error for a machine without any adapter, with advice.
 pub fn none_found() -> Error {
     Error::NoAdapter(
         "wgpu found none. Install a GPU driver, or software Vulkan (Debian and Ubuntu: \

@@ -10,23 +10,22 @@ use super::device::Gpu;
 use crate::error::Result;
 use crate::plan::memory::{UPLOAD_BYTES, UPLOADS_IN_FLIGHT, padded};
 
-/// What guards, padding and unwritten outputs hold: a NaN no kernel produces, drawn anew by every
-/// process, so that no kernel knows it beforehand.
+/// Fill value of guards, padding and unwritten outputs: a NaN that arithmetic does not produce.
+/// Each process draws a new one, so no kernel can know it beforehand.
 pub fn poison() -> u32 {
     static POISON: OnceLock<u32> = OnceLock::new();
     // Neither the NaN that arithmetic makes (all other bits zero) nor all ones.
     *POISON.get_or_init(|| 0x7fc0_0001 + Rng::fresh().below(0x003f_fff0))
 }
 
-/// Bytes of poison that lie ready on the device.
+/// Size of the poison buffer that copies are made from.
 const POISON_BYTES: u64 = 1 << 20;
 
 /// Bytes before and after a guarded tensor; also the alignment of its binding.
 pub const GUARD_BYTES: u64 = 256;
 
-/// Writes on their way to the device. Their staging memory is given back when their submission
-/// ends, so what is on its way together is bounded: the device copies one upload while the host
-/// fills the next.
+/// Uploads in flight. Staging memory is freed when its submission ends, so the amount in flight is
+/// bounded: the device copies one upload while the host fills the next.
 #[derive(Debug, Default)]
 pub(super) struct Uploads {
     /// Bytes written since the last submission.
@@ -35,7 +34,7 @@ pub(super) struct Uploads {
 }
 
 impl Gpu {
-    /// Waits until staging memory for `bytes` more fits its bound.
+    /// Waits until staging memory for `bytes` more stays within its bound.
     fn make_room(&self, bytes: u64) {
         let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
         if uploads.pending + bytes > UPLOAD_BYTES {
@@ -65,7 +64,7 @@ impl Gpu {
         })
     }
 
-    /// Hands over what was written and waits for it, so that its staging memory is free.
+    /// Submits all pending writes and waits for them, which frees their staging memory.
     pub(crate) fn finish_uploads(&self) -> Result<()> {
         let last = self.caught(|| {
             let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +87,7 @@ pub(super) fn create(
     device.create_buffer(&wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false })
 }
 
-/// How tensors are placed.
+/// Placement of a tensor in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// The tensor and its padding alone.
@@ -100,12 +99,12 @@ pub enum Policy {
 /// A tensor's device memory.
 #[derive(Debug)]
 pub struct DeviceBuffer {
-    /// The buffer, which other tensors may lie in as well.
+    /// The buffer, which may hold other tensors as well.
     pub buffer: wgpu::Buffer,
     /// Bytes of content.
     pub bytes: u64,
     policy: Policy,
-    /// Where in the buffer what is its own begins.
+    /// Byte offset of this tensor's part of the buffer.
     at: u64,
 }
 
@@ -120,7 +119,7 @@ impl DeviceBuffer {
         Ok(block)
     }
 
-    /// Blocks of one buffer, each so many bytes from the one before.
+    /// Blocks of one buffer at equal distances of `stride` bytes.
     pub fn stacked(
         gpu: &Gpu,
         name: &str,
@@ -134,7 +133,7 @@ impl DeviceBuffer {
         Ok(at.map(|at| Self { buffer: buffer.clone(), bytes, policy, at }).collect())
     }
 
-    /// Whether it lies so many bytes behind another's begin, in the same buffer.
+    /// Returns true if it begins `bytes` bytes after `first` in the same buffer.
     pub fn follows(&self, first: &Self, bytes: u64) -> bool {
         self.buffer == first.buffer && self.at == first.at + bytes
     }
@@ -162,7 +161,7 @@ impl DeviceBuffer {
         gpu.scoped(&what, |device| create(device, name, size, usage))
     }
 
-    /// Bytes that it takes: content, padding and guards.
+    /// Bytes it occupies: content, padding and guards.
     pub fn size(&self) -> u64 {
         padded(self.bytes) + 2 * guard(self.policy)
     }
@@ -172,7 +171,7 @@ impl DeviceBuffer {
         gpu.submit(|encoder| self.encode_poison(gpu, encoder));
     }
 
-    /// The same as a command.
+    /// Encodes [`DeviceBuffer::poison`] as a command.
     pub(crate) fn encode_poison(&self, gpu: &Gpu, encoder: &mut wgpu::CommandEncoder) {
         let (from, size) = (gpu.poison(), self.size());
         for at in (0..size).step_by(POISON_BYTES as usize) {
@@ -181,17 +180,18 @@ impl DeviceBuffer {
         }
     }
 
-    /// Makes content and padding zero, as a command.
+    /// Encodes zeroing of content and padding as a command.
     pub(crate) fn encode_zeros(&self, encoder: &mut wgpu::CommandEncoder) {
         encoder.clear_buffer(&self.buffer, self.offset(), Some(padded(self.bytes)));
     }
 
-    /// New memory that holds the same.
+    /// New memory with the same content.
     pub(crate) fn copied(&self, gpu: &Gpu, name: &str) -> Result<Self> {
         self.turned(gpu, name, 0)
     }
 
-    /// New memory that holds the same, each byte so many further on and the last ones first.
+    /// New memory with the content rotated by `by` bytes: each byte further on, the last ones
+    /// first.
     pub(crate) fn turned(&self, gpu: &Gpu, name: &str, by: u64) -> Result<Self> {
         let copy = Self::new(gpu, name, self.bytes, Policy::Plain)?;
         let (from, rest) = (self.offset(), padded(self.bytes) - by);
@@ -206,7 +206,7 @@ impl DeviceBuffer {
         Ok(copy)
     }
 
-    /// Writes another block of the same size over this one, as a command.
+    /// Encodes a copy of another block of the same size over this one as a command.
     pub(crate) fn encode_copy(&self, from: &Self, encoder: &mut wgpu::CommandEncoder) {
         let bytes = padded(self.bytes).min(padded(from.bytes));
         let (source, target) = (from.offset(), self.offset());
@@ -224,7 +224,7 @@ impl DeviceBuffer {
         }
     }
 
-    /// What a bind group binds: content and padding, without guards.
+    /// The binding of this tensor: content and padding, without guards.
     pub fn binding(&self) -> wgpu::BufferBinding<'_> {
         wgpu::BufferBinding {
             buffer: &self.buffer,
@@ -233,12 +233,12 @@ impl DeviceBuffer {
         }
     }
 
-    /// What a bind group binds of all tensors that lie in a buffer from this one on.
+    /// The binding of the `bytes` bytes from this tensor on, for all tensors in them.
     pub fn binding_of(&self, bytes: u64) -> wgpu::BufferBinding<'_> {
         wgpu::BufferBinding { size: std::num::NonZeroU64::new(bytes), ..self.binding() }
     }
 
-    /// Where the content starts in the buffer.
+    /// Byte offset of the content in the buffer.
     pub fn offset(&self) -> u64 {
         self.at + guard(self.policy)
     }

@@ -1,6 +1,6 @@
 //! One opened device. Nothing here panics on a GPU fault: uncaptured errors and device loss are
-//! collected and turned into [`Error`]s at the next wait. A device of the application's keeps its
-//! own callbacks; there every call that could fail is made inside an error scope.
+//! collected and turned into [`Error`]s at the next wait. A device that the application made keeps
+//! its own callbacks; there every call that could fail is made inside an error scope.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::plan::tuned::Place;
 
-/// Which shaders carry wgpu's run-time checks.
+/// Choice of shaders that carry wgpu's run-time checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Checks {
     /// Users' files only: built-in ones are validated, and bounds clamps cost 2-3x in scalar loops.
@@ -30,7 +30,7 @@ pub enum Checks {
 }
 
 impl Checks {
-    /// Whether a plan's shaders carry them.
+    /// Returns true if a plan's shaders carry the checks.
     pub(crate) fn cover(self, plan: &Plan) -> bool {
         match self {
             Checks::Files => !plan.built_in,
@@ -39,7 +39,7 @@ impl Checks {
         }
     }
 
-    /// As recorded in results.
+    /// The name in records.
     pub fn name(self) -> &'static str {
         match self {
             Checks::Files => "off",
@@ -49,7 +49,7 @@ impl Checks {
     }
 }
 
-/// What went wrong outside any error scope.
+/// Errors seen outside any error scope.
 #[derive(Debug, Default)]
 struct Faults {
     uncaptured: Vec<String>,
@@ -63,41 +63,42 @@ pub struct Gpu {
     pub device: wgpu::Device,
     /// wgpu's queue.
     pub queue: wgpu::Queue,
-    /// What it is.
+    /// Summary of the adapter.
     pub adapter: AdapterSummary,
-    /// What kernels may rely on.
+    /// Features and limits that kernels may rely on.
     pub caps: Capabilities,
     /// Run-time checks of the shaders compiled here.
     pub checks: Checks,
-    /// Nanoseconds a timestamp tick.
+    /// Nanoseconds per timestamp tick.
     pub timestamp_period: f64,
-    /// How long one submission may take before the device counts as hung.
+    /// Longest time of one submission before the device counts as hung.
     pub timeout: Duration,
-    /// Bytes of device memory that may be held together; without, what the device has. It bounds
-    /// what is predicted ([`Gpu::admit`]), so that several processes can share a device.
+    /// Maximum number of bytes of device memory held together; without it, the device's memory. It
+    /// bounds the predicted size ([`Gpu::admit`]), so that several processes can share a device.
     pub memory_limit: Option<u64>,
     /// The most memory in use so far.
     pub(super) peak: Mutex<MemoryUse>,
-    /// Uploads on their way.
+    /// Uploads in flight.
     pub(super) uploads: Mutex<Uploads>,
-    /// Workgroups that can wait for each other, once they were tried.
+    /// Grid whose workgroups can wait for each other, once tested.
     pub(super) grid: Mutex<Option<std::result::Result<Grid, String>>>,
-    /// What unwritten outputs are copied from.
+    /// Buffer of poison that unwritten outputs are copied from.
     pub(super) poison: OnceLock<wgpu::Buffer>,
-    /// The device is the application's, which hears of uncaptured errors and of device loss itself.
+    /// True if the application made the device; it then receives uncaptured errors and device loss
+    /// itself.
     is_foreign: bool,
     faults: Arc<Mutex<Faults>>,
 }
 
 impl Gpu {
-    /// Where a tuned choice is measured, or is to hold.
+    /// Adapter, wgpu version and checks that a tuned choice is valid for.
     pub fn place(&self) -> Place<'_> {
         let (wgpu, runtime_checks) = (super::WGPU_VERSION, self.checks.name());
         Place { adapter: &self.adapter, wgpu, runtime_checks }
     }
 
-    /// Opens the adapter of a name or index (default: the first real GPU, else software), with
-    /// every limit and feature it has that kernels use.
+    /// Opens the adapter of a name or index (default: the first real GPU, else software) with all
+    /// of its limits and features that kernels use.
     pub fn open(wanted: Option<&str>, checks: Checks) -> Result<Self> {
         let from_env = std::env::var("LATHE_ADAPTER").ok().filter(|v| !v.is_empty());
         let wanted = wanted.or(from_env.as_deref());
@@ -149,12 +150,12 @@ impl Gpu {
         Ok(Self { faults, ..Self::over(device, queue, summary, matrices, checks) })
     }
 
-    /// Uses a device that the application has made. What kernels may rely on are the features and
-    /// limits it was opened with, not those of its adapter: what they lack is refused variant by
-    /// variant, as on an adapter that lacks it.
+    /// Uses a device that the application has made. Kernels may rely on the features and limits it
+    /// was opened with, not on those of its adapter. A variant that needs more is refused as on an
+    /// adapter without them.
     ///
-    /// The device stays the application's: its error callbacks are not replaced and hear of nothing
-    /// that is done here. Waiting polls it, which also runs callbacks that the application waits
+    /// The device stays the application's: its error callbacks are not replaced and receive no
+    /// error caused here. Waiting polls it, which also runs callbacks that the application waits
     /// for. Users' files and registered variants carry wgpu's run-time checks; see [`Gpu::checks`].
     ///
     /// # Errors
@@ -232,18 +233,18 @@ impl Gpu {
         }
     }
 
-    /// An error of what the device or its driver refused.
+    /// The error for an operation that the device or its driver refused.
     pub(crate) fn refused(&self, what: &str, reason: String) -> Error {
         Error::Gpu { adapter: self.adapter.name.clone(), what: what.to_owned(), reason }
     }
 
-    /// An error of what the adapter lacks.
+    /// The error for something that the adapter lacks.
     pub(crate) fn unavailable(&self, what: impl Into<String>, reason: impl Into<String>) -> Error {
         let adapter = self.adapter.name.clone();
         Error::Unavailable { what: what.into(), adapter, reason: reason.into() }
     }
 
-    /// An error for anything that has gone wrong since the last call.
+    /// Fails if anything has gone wrong since the last call.
     pub fn check_faults(&self) -> Result<()> {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reason) = faults.lost.clone() {
@@ -289,8 +290,8 @@ impl Gpu {
         }
     }
 
-    /// Runs `commands`; what goes wrong in them shows at the next check of faults. On a device of
-    /// the application's it is an error here, so that the application does not hear of it.
+    /// Runs `commands`; their errors show at the next check for faults. On a device of the
+    /// application's they are returned here, so that its callbacks do not receive them.
     pub(crate) fn caught<T>(&self, commands: impl FnOnce() -> T) -> Result<T> {
         match self.is_foreign {
             true => self.scoped("an operation", |_| commands()),
@@ -298,7 +299,7 @@ impl Gpu {
         }
     }
 
-    /// Submits the commands that `record` gives an encoder.
+    /// Submits the commands that `record` encodes.
     pub(crate) fn submit(
         &self,
         record: impl FnOnce(&mut wgpu::CommandEncoder),
@@ -308,7 +309,7 @@ impl Gpu {
         self.queue.submit([encoder.finish()])
     }
 
-    /// A buffer that the host reads.
+    /// A buffer that the host can map and read.
     pub(crate) fn staging(&self, what: &str, bytes: u64) -> Result<wgpu::Buffer> {
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         self.scoped(what, |device| create(device, what, bytes, usage))

@@ -1,8 +1,8 @@
-//! Memory of the device: what is free, what is held, and whether a recording fits.
+//! Memory of the device: free and used bytes, and the check that a recording fits.
 //!
-//! wgpu does not say how much memory an adapter has. Vulkan does: the size of each heap, and where
-//! the driver has `VK_EXT_memory_budget` what the process may use of it now and what it uses. On
-//! other back ends nothing is known, and what does not fit shows when it is allocated.
+//! wgpu does not report how much memory an adapter has. Vulkan does: the size of each heap, and
+//! with `VK_EXT_memory_budget` the process's budget and current use. On other back ends nothing is
+//! known, and a model that does not fit fails when it is allocated.
 
 use std::sync::PoisonError;
 
@@ -18,35 +18,34 @@ use crate::plan::recording::Recording;
 pub struct DeviceMemory {
     /// Bytes of the heap.
     pub size: u64,
-    /// What is known of this process's share.
+    /// This process's share, where the driver reports it.
     pub budget: Option<Budget>,
 }
 
 /// A process's share of a heap, as the driver sees it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Bytes that this process may use in all, with what it uses.
+    /// Bytes that this process may use in all, including those in use.
     pub bytes: u64,
-    /// Bytes that it uses: what allocators have taken from the driver, and what the driver needs
-    /// itself.
+    /// Bytes in use: memory that allocators have taken from the driver, and the driver's own.
     pub used: u64,
 }
 
 impl DeviceMemory {
-    /// Bytes that this process may still take, at most: without a budget all of the heap, whoever
-    /// else uses it.
+    /// Maximum number of bytes that this process may still take. Without a budget it is the whole
+    /// heap, whoever else uses it.
     pub fn free(self) -> u64 {
         self.budget.map_or(self.size, |budget| budget.bytes.saturating_sub(budget.used))
     }
 }
 
-/// Device memory in use, at one moment or at its peak; none where the back end does not say.
+/// Device memory in use, at one moment or at its peak; none where the back end does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     /// Bytes of all buffers, counted by wgpu's allocator: tensors, staging, read-backs.
     pub allocated: Option<u64>,
-    /// Bytes as the driver counts them ([`Budget::used`]): also what the allocator has taken
-    /// in advance, 256 MiB a block at most.
+    /// Bytes as the driver counts them ([`Budget::used`]), including blocks of up to 256 MiB that
+    /// the allocator has reserved in advance.
     pub used: Option<u64>,
 }
 
@@ -59,13 +58,13 @@ impl MemoryUse {
 }
 
 impl Gpu {
-    /// Memory of the heap that tensors lie in; none where the back end or the driver does not say.
+    /// Memory of the heap that tensors lie in; none where the back end or the driver does not
+    /// report it.
     pub fn memory(&self) -> Option<DeviceMemory> {
         vulkan::memory(&self.device)
     }
 
-    /// What is in use now. Buffers that were dropped count until the device was polled, as it is
-    /// here.
+    /// Memory in use now. Polls the device first, since dropped buffers count until then.
     pub fn memory_in_use(&self) -> MemoryUse {
         // A fault shows at the next check.
         let _ = self.device.poll(wgpu::PollType::Poll);
@@ -77,31 +76,32 @@ impl Gpu {
         MemoryUse { allocated, used: self.memory().and_then(|m| m.budget).map(|b| b.used) }
     }
 
-    /// Adds what is in use now to the peak. Called where much is allocated; it is too slow for the
-    /// steps of a run, which allocate next to nothing.
+    /// Updates the peak with the memory in use now. Called after large allocations; it is too slow
+    /// for decode steps, which allocate next to nothing.
     pub(crate) fn note_memory(&self) {
         let now = self.sample();
         let mut peak = self.peak.lock().unwrap_or_else(PoisonError::into_inner);
         *peak = peak.max(now);
     }
 
-    /// The most memory in use since the device was opened or [`Gpu::forget_peak`] was called: while
-    /// tensors were filled, and now.
+    /// Peak memory in use since the device was opened or [`Gpu::forget_peak`] was called, as
+    /// sampled while tensors were filled and now.
     pub fn peak_memory(&self) -> MemoryUse {
         self.note_memory();
         *self.peak.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins another peak, from what is in use now.
+    /// Restarts the peak from the memory in use now.
     pub fn forget_peak(&self) {
         let now = self.memory_in_use();
         *self.peak.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
-    /// Refuses a recording of which `memory` is to be allocated and cannot be, before anything is.
+    /// Refuses a recording before anything is allocated if `memory`, its new part, does not fit.
     ///
     /// # Errors
-    /// It exceeds [`Gpu::memory_limit`] together with what is held, or what is free.
+    /// The total exceeds [`Gpu::memory_limit`] together with the memory held, or exceeds the free
+    /// memory.
     pub fn admit(&self, recording: &Recording, memory: &Memory) -> Result<()> {
         let needed = memory.total();
         let refuse = |available: u64, whose: String| {
@@ -134,7 +134,7 @@ impl Gpu {
     }
 }
 
-/// Where wgpu is built with Vulkan.
+/// Query of the heap, on platforms where wgpu is built with Vulkan.
 #[cfg(any(windows, target_os = "linux", target_os = "android"))]
 mod vulkan {
     use ash::vk;

@@ -17,13 +17,13 @@ use crate::plan::{Plan, PlannedStage};
 pub struct Pipeline {
     /// wgpu's pipeline.
     pub pipeline: wgpu::ComputePipeline,
-    /// Layouts of its bind groups, of those between that it does not use too.
+    /// Layouts of its bind groups, including unused groups between used ones.
     pub layouts: Vec<wgpu::BindGroupLayout>,
     /// The buffers it uses.
     pub bindings: Vec<Slot>,
 }
 
-/// Where a buffer is bound.
+/// The binding of a buffer.
 #[derive(Clone, Debug)]
 pub struct Slot {
     /// `@group`.
@@ -34,7 +34,7 @@ pub struct Slot {
     pub name: String,
 }
 
-/// Pipelines compiled so far, shared by equal dispatches; a clone is the same.
+/// Pipelines compiled so far, shared by equal dispatches. A clone shares them too.
 #[derive(Clone, Debug, Default)]
 pub struct Pipelines {
     compiled: Arc<Mutex<HashMap<String, Arc<Pipeline>>>>,
@@ -46,7 +46,7 @@ impl Pipelines {
         plan.stages.iter().map(|stage| self.stage(gpu, plan, stage)).collect()
     }
 
-    /// The pipeline of a run.
+    /// The pipeline of a persistent kernel.
     pub fn of_run(&self, gpu: &Gpu, run: &Run) -> Result<Arc<Pipeline>> {
         let text = &run.text.text;
         if let Some(found) = self.lock().get(text) {
@@ -122,16 +122,16 @@ fn key(plan: &Plan, stage: &PlannedStage) -> String {
     )
 }
 
-/// What is compiled.
+/// The input of a compilation.
 struct Code<'a> {
     label: String,
     reflection: &'a Reflection,
     entry: &'a str,
-    /// Without overrides, and without branches that their values rule out.
+    /// The module with overrides resolved and without branches that their values rule out.
     module: naga::Module,
-    /// With wgpu's run-time checks.
+    /// True if compiled with wgpu's run-time checks.
     checked: bool,
-    /// Of this project.
+    /// True for code of this project.
     built_in: bool,
 }
 

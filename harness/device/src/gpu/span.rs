@@ -15,12 +15,12 @@ pub struct Span {
 }
 
 impl Span {
-    /// Allocates what timing needs.
+    /// Allocates queries and buffers for one span.
     pub fn new(gpu: &Gpu) -> Result<Self> {
         Ok(Self { timestamps: Timestamps::new(gpu, 1)? })
     }
 
-    /// Which clock [`Span::pass`] reads.
+    /// The clock that [`Span::pass`] reads.
     pub fn clock(&self) -> Clock {
         if self.timestamps.is_some() { Clock::Gpu } else { Clock::Wall }
     }
@@ -39,8 +39,9 @@ impl Span {
         })
     }
 
-    /// Times `count` compute passes, at least one, each in a command buffer of its own: what one
-    /// uses first needs no barrier inside it, all that pass on between two share the one between.
+    /// Times `count` compute passes, at least one, each in a command buffer of its own. The first
+    /// use of a buffer then needs no barrier inside the pass; all buffers passed on between two
+    /// passes share one barrier.
     pub fn passes(
         &self,
         gpu: &Gpu,
@@ -64,8 +65,8 @@ impl Span {
         self.submit(gpu, before, encoder)
     }
 
-    /// Times commands of an encoder that are no pass, such as copies: empty passes around them
-    /// carry the timestamps.
+    /// Times encoder commands outside passes, such as copies: empty passes around them carry the
+    /// timestamps.
     pub fn commands(
         &self,
         gpu: &Gpu,
@@ -82,8 +83,8 @@ impl Span {
         self.submit(gpu, Vec::new(), encoder)
     }
 
-    /// The smallest step of this device's timestamps, in nanoseconds: what all differences seen
-    /// are multiples of. `None` without timestamps.
+    /// The smallest step of this device's timestamps, in nanoseconds: the greatest common divisor
+    /// of all differences seen. `None` without timestamps.
     pub fn timestamp_step_ns(&self, gpu: &Gpu) -> Result<Option<f64>> {
         let Some(stamps) = &self.timestamps else { return Ok(None) };
         let mut seen = Vec::new();

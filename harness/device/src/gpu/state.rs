@@ -1,5 +1,5 @@
-//! Clocks, power and temperature of a GPU, and whether the driver holds the clocks down: what
-//! NVIDIA's management library says, loaded where it is installed, and elsewhere Linux.
+//! Clocks, power and temperature of a GPU, and whether the driver throttles its clocks. Read from
+//! NVIDIA's management library where it is installed, else from Linux.
 
 use std::ffi::{CString, c_char, c_uint, c_ulonglong, c_void};
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use libloading::Library;
 
 use super::{Gpu, sysfs};
 
-/// Reasons that idling GPUs and fixed clocks give are none.
+/// Bits that mean throttling. Bits for an idle GPU and for fixed clocks are left out.
 const REASONS: &[(c_ulonglong, &str)] = &[
     (0x04, "power cap"),
     (0x08, "hardware slowdown"),
@@ -39,7 +39,7 @@ const POWER_LIMIT: Reads<c_uint> = Reads(b"nvmlDeviceGetEnforcedPowerLimit\0", P
 const THROTTLE: Reads<c_ulonglong> =
     Reads(b"nvmlDeviceGetCurrentClocksThrottleReasons\0", PhantomData);
 
-/// The library, initialised once a process and never shut down.
+/// The library, initialised once per process and never shut down.
 struct Nvml(Library);
 
 impl Nvml {
@@ -88,7 +88,7 @@ impl Nvml {
         }
     }
 
-    /// A mode as it is now; the library also says what it will be after a restart.
+    /// The current state of a mode; the library also returns the state after a restart.
     fn mode(&self, name: &[u8], device: Device) -> Option<bool> {
         let (mut now, mut later) = (0, 0);
         // SAFETY: every function asked for here takes a device and writes two unsigned integers.
@@ -98,7 +98,7 @@ impl Nvml {
         }
     }
 
-    /// Why the clocks are held down; nothing where that is not said.
+    /// Reasons for throttled clocks; empty where the library reports none.
     fn throttled(&self, device: Device) -> impl Iterator<Item = &'static str> {
         let reasons = self.read(THROTTLE, device).unwrap_or_default();
         REASONS.iter().filter(move |(bit, _)| reasons & bit != 0).map(|(_, name)| *name)
@@ -111,7 +111,7 @@ impl Gpu {
         Some((nvml, nvml.device(self.adapter.pci.as_deref()?)?))
     }
 
-    /// How the GPU is set up; none where its driver cannot be asked.
+    /// The GPU's setup; none where its driver cannot be asked.
     pub fn card(&self) -> Option<Card> {
         let (nvml, device) = self.managed()?;
         let most = |kind| nvml.number_of(b"nvmlDeviceGetMaxClockInfo\0", device, kind);
@@ -125,7 +125,7 @@ impl Gpu {
         })
     }
 
-    /// What the driver says of the GPU now; none where it cannot be asked.
+    /// The GPU's current state as its driver reports it; none where it cannot be asked.
     pub fn state(&self) -> Option<GpuState> {
         let Some((nvml, device)) = self.managed() else { return self.said_by_linux() };
         let watts = |power| nvml.read(power, device).map(|mw| f64::from(mw) / 1e3);
@@ -143,7 +143,7 @@ impl Gpu {
         sysfs::state(Path::new("/sys"), self.adapter.pci.as_deref()?)
     }
 
-    /// Whether the driver holds the clocks down; false where it cannot be asked.
+    /// Returns true if the driver throttles the clocks; false where it cannot be asked.
     pub fn is_throttled(&self) -> bool {
         let Some((nvml, device)) = self.managed() else {
             return self.said_by_linux().is_some_and(|state| !state.throttled.is_empty());

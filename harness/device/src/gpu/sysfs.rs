@@ -1,6 +1,6 @@
-//! What Linux says of a GPU below /sys, as far as its driver puts it there: AMD's clocks, power and
-//! temperature, Intel's clock and why it is held down. Written by the kernel's documentation and
-//! tested over folders like it, on no such GPU.
+//! GPU state that Linux drivers report below /sys: AMD's clocks, power and temperature, Intel's
+//! clock and its throttle reasons. Written from the kernel's documentation and tested on folders of
+//! the same shape, not on such a GPU.
 //!
 //! Source: *GPU Power/Thermal Controls and Monitoring* of amdgpu, the ABI of i915 and the
 //! attributes of xe for throttling, in the documentation of the Linux kernel.
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use lathe_record::record::GpuState;
 
-/// The state of the device at a PCI address such as 0000:03:00.0; none where nothing is said of it.
+/// The state of the device at a PCI address such as 0000:03:00.0; none where its driver reports
+/// nothing.
 pub(super) fn state(sys: &Path, pci: &str) -> Option<GpuState> {
     let device = sys.join("bus/pci/devices").join(pci);
     let monitor = first(&device.join("hwmon"), "hwmon").unwrap_or_default();
@@ -38,12 +39,12 @@ fn number(path: &Path) -> Option<f64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The first entry of a folder by name that begins so.
+/// The first entry of a folder, by name, with this prefix.
 fn first(folder: &Path, prefix: &str) -> Option<PathBuf> {
     names(folder, prefix).into_iter().next().map(|name| folder.join(name))
 }
 
-/// What is not 0 of the files that begin so, but for the one that sums them up.
+/// Names of the files with this prefix that are not 0, without the summary file `status`.
 fn reasons(folder: &Path, prefix: &str) -> Vec<String> {
     let names = names(folder, prefix).into_iter();
     let told = names.filter(|name| number(&folder.join(name)).is_some_and(|value| value != 0.0));

@@ -1,4 +1,4 @@
-//! Timestamps that the GPU writes at the ends of passes, and their way back to the host.
+//! Timestamps that the GPU writes at the ends of passes, and their read-back.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ const SPAN_BYTES: u64 = 2 * wgpu::QUERY_SIZE as u64;
 const _: () =
     assert!((SPANS_A_SET as u64 * SPAN_BYTES).is_multiple_of(wgpu::QUERY_RESOLVE_BUFFER_ALIGNMENT));
 
-/// Reusable queries and buffers for a number of spans, each between two timestamps. They are read
-/// in four steps: passes carry what [`Timestamps::around`] and its like return, the last command
-/// encoder is given to [`Timestamps::resolve`], [`Timestamps::map`] follows the submission, and
-/// [`Timestamps::read`] the wait for it.
+/// Reusable queries and buffers for a number of spans, each between two timestamps. Reading takes
+/// four steps: passes carry the result of [`Timestamps::around`] or [`Timestamps::writes`], the
+/// last command encoder is given to [`Timestamps::resolve`], [`Timestamps::map`] follows the
+/// submission, and [`Timestamps::read`] the wait for it.
 #[derive(Debug)]
 pub(crate) struct Timestamps {
     sets: Vec<wgpu::QuerySet>,
@@ -40,12 +40,12 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// Ticks from the first to the second; none where they ran backwards.
+    /// Ticks from the first to the second; none where time ran backwards.
     pub(crate) fn elapsed(self) -> Option<u64> {
         self.end.checked_sub(self.begin)
     }
 
-    /// The time between them. A timestamp that did not advance is no measurement.
+    /// The time between them; none if the timestamp did not advance.
     pub(crate) fn duration(self, period_ns: f64) -> Option<Duration> {
         let ticks = self.elapsed().filter(|ticks| *ticks > 0)?;
         Some(Duration::from_nanos((ticks as f64 * period_ns) as u64))
@@ -53,7 +53,7 @@ impl Ticks {
 }
 
 impl Timestamps {
-    /// Allocates what `spans` spans need; none on an adapter without timestamps.
+    /// Allocates queries and buffers for `spans` spans; none on an adapter without timestamps.
     pub(crate) fn new(gpu: &Gpu, spans: usize) -> Result<Option<Self>> {
         if !gpu.adapter.timestamps {
             return Ok(None);
@@ -78,12 +78,12 @@ impl Timestamps {
         Ok(Some(made))
     }
 
-    /// A pass that is a span.
+    /// Timestamp writes of a pass that is a whole span.
     pub(crate) fn around(&self, span: usize) -> wgpu::ComputePassTimestampWrites<'_> {
         self.writes(span, true, true)
     }
 
-    /// A pass at whose beginning a span begins, or at whose end it ends: one of both at least.
+    /// Timestamp writes of a pass that begins a span, ends it, or both.
     pub(crate) fn writes(
         &self,
         span: usize,
@@ -98,7 +98,7 @@ impl Timestamps {
         }
     }
 
-    /// Ends the commands whose passes carry the timestamps.
+    /// Ends the commands whose passes carry the timestamps: resolves and copies them.
     pub(crate) fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
         for (set, (offset, queries)) in self.sets.iter().zip(sets(self.spans)) {
             encoder.resolve_query_set(set, 0..queries, &self.resolved, offset);
@@ -107,12 +107,12 @@ impl Timestamps {
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, bytes);
     }
 
-    /// Asks for the timestamps of the submission just made.
+    /// Requests the timestamps of the submission just made.
     pub(crate) fn map(&self) {
         self.staging.map_async(wgpu::MapMode::Read, .., |_| {});
     }
 
-    /// The timestamps of each span, once the submission was waited for.
+    /// The timestamps of each span; valid after the wait for the submission.
     pub(crate) fn read(&self, gpu: &Gpu) -> Result<Vec<Ticks>> {
         let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&gpu.mapped(&self.staging)?);
         let pairs = ticks.as_chunks().0.iter().take(self.spans);
@@ -125,7 +125,7 @@ fn place(span: usize) -> (usize, u32) {
     (span / SPANS_A_SET, 2 * (span % SPANS_A_SET) as u32)
 }
 
-/// Where each set's timestamps resolve to, and how many queries it has.
+/// Byte offset in the resolve buffer and number of queries of each set.
 fn sets(spans: usize) -> impl Iterator<Item = (u64, u32)> {
     (0..spans.div_ceil(SPANS_A_SET)).map(move |set| {
         let first = set * SPANS_A_SET;

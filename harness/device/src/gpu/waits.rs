@@ -1,5 +1,5 @@
-//! Whether the workgroups of one dispatch can wait for each other, which no API promises: tried on
-//! the device itself.
+//! Test on the device itself of whether the workgroups of one dispatch can wait for each other,
+//! which no API promises.
 
 use std::sync::PoisonError;
 
@@ -9,22 +9,24 @@ use super::buffers::create;
 use super::device::Gpu;
 use crate::error::Result;
 
-/// Words left and read again by each invocation of the test.
+/// Rounds of the test: in each, an invocation writes a word, waits, and reads the words of two
+/// others.
 const ROUNDS: u32 = 250;
-/// Invocations of a run's workgroup: measured to be faster than 128 and 512 (docs/runs.md).
+/// Invocations in a workgroup of a persistent kernel: measured to be faster than 128 and 512
+/// (docs/runs.md).
 const INVOCATIONS: u32 = 256;
-/// Workgroups of a run: 128 were measured, fewer are for devices that have no room for them.
+/// Workgroups of a persistent kernel: 128 were measured, fewer are for smaller devices.
 const GROUPS: [u32; 3] = [128, 64, 32];
-/// Sectors of weights that an invocation prefetches at a wait: as measured in
+/// Sectors of weights that an invocation prefetches at a grid barrier: measured in
 /// docs/findings/runs-prefetch-next-weights.md.
 const PREFETCH: u32 = 3;
 
 impl Gpu {
-    /// The grid on which a layer's operations can be one dispatch, or why there is none.
+    /// The grid of a persistent kernel on this device, or the reason why there is none.
     ///
     /// A grid passes when twice as many workgroups, each as large as the device allows, waited for
-    /// each other and saw what the others wrote: then half as many find room whatever registers
-    /// and memory they take. It is tried once a device.
+    /// each other and saw the others' writes. Half as many then fit whatever registers and memory
+    /// they use. The test runs once per device.
     ///
     /// # Errors
     /// The device is lost.
@@ -37,7 +39,7 @@ impl Gpu {
         Ok(known.insert(found).clone())
     }
 
-    /// Takes back that a grid passed, for this `reason`: [`Self::run_grid`] has none from now on.
+    /// Withdraws the passed grid for this `reason`: [`Self::run_grid`] returns none from now on.
     pub fn distrust_runs(&self, reason: String) {
         *self.grid.lock().unwrap_or_else(PoisonError::into_inner) = Some(Err(reason));
     }
@@ -68,7 +70,7 @@ impl Gpu {
         Ok(Err(reason))
     }
 
-    /// What went wrong when the workgroups of a grid waited for each other, if anything did.
+    /// Tests a grid barrier over this grid and returns the fault that was seen, if any.
     ///
     /// # Errors
     /// The device refuses the test, or is lost.

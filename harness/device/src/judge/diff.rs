@@ -1,7 +1,7 @@
 //! `lathe diff`: the first operation at which the device and the reference disagree.
 //!
-//! Every operation is judged on its own: the reference gets the inputs the device had, so an error
-//! is found where it is made, not where it has grown large.
+//! Every operation is judged on its own: the reference gets the device's inputs, so an error is
+//! found at the operation that makes it, not where it has grown large.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ pub struct Divergence {
     pub variant: String,
     /// Parameters.
     pub shape: String,
-    /// Tensor and what is wrong with it.
+    /// Tensor and its fault.
     pub reason: String,
 }
 
-/// Runs a step, a chunk or what follows the last chunk operation by operation; returns the first
-/// that disagrees. `step` is the position at which the part begins.
+/// Runs a step, a chunk or the tail after the last chunk operation by operation and returns the
+/// first that disagrees. `step` is the position at which the part begins.
 pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Option<Divergence>> {
     let recording = Arc::clone(&executor.recording);
     recording.refuse_runs("a comparison by operation")?;
@@ -63,7 +63,7 @@ pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Optio
     Ok(None)
 }
 
-/// Weights and tables as they are; what operations write is filled by [`refresh`].
+/// Weights and tables as they are; [`refresh`] fills the tensors that operations write.
 fn light(content: &TensorInit) -> Value {
     match content {
         TensorInit::Activation { .. } | TensorInit::Kv { .. } => Value::F32(Vec::new()),

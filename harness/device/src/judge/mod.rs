@@ -1,5 +1,5 @@
-//! The one judge: is what an operation left on the device what its oracle says? `check`, `diff`,
-//! `verify` and the validation before and after a benchmark all ask it.
+//! The one judge: does an operation's result on the device agree with its oracle? `check`, `diff`,
+//! `verify` and the validation before and after a benchmark all use it.
 
 pub mod check;
 pub mod diff;
@@ -22,9 +22,9 @@ pub struct WorstElement {
     pub tensor: String,
     /// Element.
     pub index: usize,
-    /// What the device computed.
+    /// Value on the device.
     pub got: f64,
-    /// What the reference says.
+    /// Value of the reference.
     pub expected: f64,
     /// Largest allowed difference.
     pub bound: f64,
@@ -47,7 +47,7 @@ impl WorstElement {
     }
 }
 
-/// How far an operation lies from its oracle, all within bounds.
+/// Distance of an operation's result from its oracle, all within bounds.
 #[derive(Clone, Debug, Default)]
 pub struct Within {
     /// Largest normalised mean squared error of the outputs.
@@ -56,15 +56,15 @@ pub struct Within {
     pub worst: Option<WorstElement>,
 }
 
-/// What is wrong with a tensor.
+/// A fault in one tensor.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{tensor}: {reason}")]
 pub struct Fault {
     /// The tensor.
     pub tensor: String,
-    /// What.
+    /// The fault.
     pub reason: String,
-    /// NMSE of the output that is off, where it could be compared at all.
+    /// NMSE of the output that is off, where it could be computed.
     pub nmse: Option<f64>,
     /// The element farthest past its bound.
     pub worst: Option<WorstElement>,
@@ -76,8 +76,8 @@ impl Fault {
     }
 }
 
-/// Holds what an operation left behind, as the bytes of each tensor that `outcomes` names, against
-/// them. `state` is what the operation found.
+/// Compares an operation's results with `outcomes`. `left` holds the bytes of each tensor that they
+/// name; `state` is the state that the operation read.
 pub fn judge(
     recording: &Recording,
     op: &Op,
@@ -150,8 +150,8 @@ fn compare(
     })
 }
 
-/// Compares words of which one is a choice. `chosen` is what other tensors of the operation hold of
-/// the same choice.
+/// Compares words of which one is a choice. `chosen` is the same choice as found in the operation's
+/// other tensors.
 fn choice(
     words: &[u32],
     at: usize,
@@ -173,7 +173,7 @@ fn choice(
     })
 }
 
-/// The bounds of a tensor: those declared, and what its type rounds.
+/// The bounds of a tensor: those declared, and the rounding of its type.
 fn stored(declared: Tolerance, content: &TensorInit) -> reference::Tolerance {
     bare(&match content {
         TensorInit::Activation { format, .. } => declared.stored(&Elem::Floats(*format)),

@@ -1,4 +1,5 @@
-//! Two variants in one run: blocks in drawn orders until the verdict is clear or the time is over.
+//! Comparison of two variants in one run: blocks in drawn orders until the verdict is clear or the
+//! time is over.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,33 +16,33 @@ use crate::gpu::{Gpu, Pipelines};
 use crate::judge::check::{Case, second_shape};
 use crate::plan::{Plan, PlanError, Subject};
 
-/// What a run says, and what it rests on.
+/// Verdict of a run, with the data behind it.
 #[derive(Debug)]
 pub struct Outcome {
     /// The verdict.
     pub comparison: Comparison,
-    /// Blocks it rests on.
+    /// Blocks it is computed from.
     pub blocks: Vec<Block>,
-    /// Blocks that were dropped, since the driver held the clocks down meanwhile.
+    /// Blocks that were dropped because the driver throttled the clocks meanwhile.
     pub throttled: usize,
     /// Largest change of a canary; none where none was timed twice.
     pub drift: Option<f64>,
-    /// What makes the verdict doubtful.
+    /// Reasons to doubt the verdict.
     pub flags: Vec<Flag>,
 }
 
-/// How long an A/B run may take.
+/// Time limits and precision of an A/B run.
 #[derive(Clone, Copy, Debug)]
 pub struct AbOptions {
-    /// What the statistics are asked.
+    /// Options of the statistics.
     pub paired: Options,
-    /// Half-width of the interval at which more blocks are no use.
+    /// Half-width of the interval at which the run stops.
     pub target: f64,
-    /// Least blocks, of eight samples each.
+    /// Minimum number of blocks, of eight samples each.
     pub least: usize,
-    /// Least time: a clock's slow state may outlast many blocks.
+    /// Minimum time: a clock's slow state may outlast many blocks.
     pub least_time: Duration,
-    /// When to stop whatever is known.
+    /// Time at which the run stops in any case.
     pub time_out: Duration,
 }
 
@@ -58,9 +59,9 @@ impl AbOptions {
     }
 }
 
-/// Measures blocks until enough is known. `time` takes a sample: of A if so told, in the block of
-/// that number. Blocks during which the driver held the clocks down are dropped; canaries are timed
-/// before all, after every ten blocks and after the last.
+/// Measures blocks until the verdict is clear. `time` takes a sample: of A if its first argument is
+/// true, in the block of the given number. Blocks during which the driver throttled the clocks are
+/// dropped. Canaries are timed before all blocks, after every ten and after the last.
 pub fn run(
     options: &AbOptions,
     watch: &mut dyn Watch,
@@ -116,10 +117,10 @@ pub fn run(
     Ok(Outcome { comparison, blocks, throttled, drift: canaries.drift(), flags })
 }
 
-/// Two kernels against each other.
+/// Comparison of two kernels.
 #[derive(Debug)]
 pub struct Report {
-    /// Verdict, and the blocks it rests on.
+    /// Verdict, and the blocks it is computed from.
     pub outcome: Outcome,
     /// Sources and errors of both sides.
     pub sides: [AbSide; 2],
@@ -127,8 +128,8 @@ pub struct Report {
     pub mixed: bool,
 }
 
-/// Compares two variants or files on one problem. Users' files are checked
-/// on a shape that is not timed first.
+/// Compares two variants or files on one problem. Users' files are checked first, on a shape that
+/// is not timed.
 pub fn subjects(
     gpu: &Arc<Gpu>,
     sides: &[Subject; 2],
@@ -158,8 +159,8 @@ pub fn subjects(
     Ok(Report { outcome, sides, mixed })
 }
 
-/// Compares two plans over the same memory. Each side has pipelines of its own, also where both are
-/// the same code, and a coin says which is compiled and laid out first.
+/// Compares two plans over the same memory. Each side has pipelines of its own, even where both are
+/// the same code, and a coin decides which is compiled and laid out first.
 pub(super) fn plans_against(
     gpu: &Arc<Gpu>,
     [a, b]: [Plan; 2],
@@ -180,9 +181,9 @@ pub(super) fn plans_against(
 }
 
 /// Compares two benches, cold, in microseconds per invocation. Both sides run equally many
-/// invocations a sample over the same copies in the same order, which begin where those of the
-/// block before ended: the overhead of a sample, and which copies it finds in the cache, are the
-/// same for both. What both leave behind is judged.
+/// invocations per sample over the same copies in the same order, which begin where those of the
+/// previous block ended. The overhead of a sample and the copies it finds in the cache are then the
+/// same for both. The results of both are judged.
 fn kernels(
     a: &mut Bench,
     b: &mut Bench,
@@ -207,9 +208,9 @@ fn kernels(
     Ok((outcome, [judged(a)?, judged(b)?]))
 }
 
-/// Invocations of a sample of both sides: as many as the faster one fills a sample with. Where the
-/// other is more than eight times as slow, a sample of it would take long for a verdict that is
-/// plain with fewer.
+/// Invocations per sample of both sides: as many as fill a sample of the faster one. Beyond a
+/// factor of eight between the two it is fewer: samples of the slower one would take long although
+/// the verdict is plain.
 fn together(a: u64, b: u64) -> u64 {
     a.max(b).min(8 * a.min(b).max(1))
 }

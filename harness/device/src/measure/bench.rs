@@ -1,5 +1,5 @@
-//! GPU time of one kernel variant on one shape. What is timed is what is judged: see
-//! docs/measuring.md.
+//! GPU time of one kernel variant on one shape. The timed invocations are the ones that are judged:
+//! see docs/measuring.md.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,31 +18,31 @@ use crate::judge::check::{Case, DRAWS, Draw, Verdict};
 use crate::plan::Plan;
 use crate::plan::recording::{Part, TensorId};
 
-/// Where a dispatch finds its inputs.
+/// Memory state of a dispatch's inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Temperature {
-    /// Each dispatch has another copy of what it reads, rotated past the last-level cache.
+    /// Each dispatch reads another copy of its inputs, rotated past the last-level cache.
     Cold,
-    /// Every dispatch has the same tensors.
+    /// Every dispatch reads the same tensors.
     Warm,
 }
 
-/// How long to measure.
+/// Duration and precision of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct BenchOptions {
-    /// Bytes that rotated copies should exceed together.
+    /// Bytes that rotated copies should exceed in total.
     pub rotate_bytes: u64,
-    /// Least length of one sample.
+    /// Minimum length of one sample.
     pub sample: Duration,
-    /// Samples are taken until the median is known this well (see [`stats::Summary::noise`]) …
+    /// Samples are taken until the noise of the median ([`stats::Summary::noise`]) is this low …
     pub noise: f64,
     /// … or this time is over.
     pub time_out: Duration,
-    /// Least samples.
+    /// Minimum number of samples.
     pub samples: usize,
-    /// Time overlapping invocations too.
+    /// True to time overlapping invocations too.
     pub overlapped: bool,
-    /// What inputs are drawn from. Another one each time, so that no kernel knows them.
+    /// Seed of the inputs, a new one each time, so that no kernel can know them.
     pub seed: u64,
 }
 
@@ -66,14 +66,13 @@ impl BenchOptions {
     }
 }
 
-/// Least invocations of a batch: the barrier behind it is then little of the time.
+/// Minimum number of invocations per batch: the barrier after it is then little of the time.
 const LEAST_BATCH: usize = 64;
 
-/// Most dispatches in one submission.
+/// Maximum number of dispatches in one submission.
 const MOST_DISPATCHES: u64 = 4096;
 
-/// A sample lasts at least this many steps of the timestamp, so that a step stays below 0.1 % of
-/// it.
+/// Minimum length of a sample in steps of the timestamp, so that a step is below 0.1 % of it.
 const TIMESTAMP_STEPS: f64 = 1000.0;
 
 /// A case ready to be timed.
@@ -83,19 +82,19 @@ pub struct Bench {
     case: Case,
     ring: Ring,
     turns: Vec<Turn>,
-    /// Memory that is made new before a sample.
+    /// Memory that is renewed before a sample.
     renewed: Renewals,
-    /// Caches that rotate, copy by copy, which are made new too.
+    /// Rotated caches, copy by copy, which are renewed too.
     caches: Vec<Renewals>,
-    /// Step state before a sample, and where its seeds are, in bytes.
+    /// Step state before a sample, and the byte offsets of its seeds.
     seeded: Option<(Arc<DeviceBuffer>, Vec<u64>)>,
     span: Span,
-    /// Invocations before the next: whose turn it is.
+    /// Number of invocations so far, which selects the next turn.
     cursor: u64,
-    /// The turn that was last.
+    /// The last turn taken.
     last: usize,
-    /// Invocations of a batch are independent and overlap: no two copies share anything that is
-    /// written. Otherwise each depends on the one before, as in a decode step.
+    /// True if invocations of a batch are independent and overlap: no two copies share written
+    /// memory. Otherwise each depends on the one before, as in a decode step.
     overlaps: bool,
 }
 
@@ -106,21 +105,21 @@ struct Turn {
     draw: Draw,
 }
 
-/// Memory, and what it holds before a sample.
+/// Memory with its content before a sample.
 type Renewals = Vec<(Arc<DeviceBuffer>, Renewed)>;
 
-/// What memory holds before a sample.
+/// Content of memory before a sample.
 #[derive(Clone, Debug)]
 enum Renewed {
-    /// Nothing that an invocation could take for a result.
+    /// Poison, which an invocation cannot mistake for a result.
     Poison,
     Zeros,
-    /// What was drawn.
+    /// The drawn content.
     Drawn(Arc<DeviceBuffer>),
 }
 
 impl Bench {
-    /// Prepares a case in copies that exceed `rotate_bytes` together.
+    /// Prepares a case in copies that exceed `rotate_bytes` in total.
     pub fn new(
         gpu: &Arc<Gpu>,
         pipelines: &Pipelines,
@@ -132,7 +131,7 @@ impl Bench {
         Self::of(gpu, case, ring, &first, None)
     }
 
-    /// A plan of the same kernel and shape over the very same memory.
+    /// A bench of another plan of the same kernel and shape over the very same memory.
     pub fn beside(&self, pipelines: &Pipelines, plan: Plan) -> Result<Self> {
         let case = self.case.with_plan(plan);
         let first = case.prepare_beside(&self.turns[0].executor, pipelines, Policy::Plain)?;
@@ -140,7 +139,7 @@ impl Bench {
         Self::of(&self.gpu, case, ring, &first, Some(self))
     }
 
-    /// What `known` keeps of memory that both share is taken over.
+    /// A bench over a ring; reuses the saved contents that `known` has for memory that both share.
     fn of(
         gpu: &Arc<Gpu>,
         case: Case,
@@ -189,9 +188,9 @@ impl Bench {
         })
     }
 
-    /// The same plan over the same inputs, which take turns as before, with outputs and scratch
-    /// memory of its own for each of at least [`LEAST_BATCH`] invocations, but as many as `most`
-    /// bytes hold. Every other batch writes each output from other inputs.
+    /// A bench of the same plan and inputs, taken in the same turns, with separate outputs and
+    /// scratch memory for each of at least [`LEAST_BATCH`] invocations, or as many as fit in `most`
+    /// bytes. Every other batch writes each output from other inputs.
     pub(super) fn overlapping(&self, most: u64) -> Result<Self> {
         let written = self.case.written();
         let tensors = &self.case.recording.tensors;
@@ -240,7 +239,7 @@ impl Bench {
         })
     }
 
-    /// Judges one invocation on fresh memory: what cannot even do that is not timed.
+    /// Judges one invocation on fresh memory: a kernel that fails there is not timed.
     pub fn validated(mut self) -> Result<Self> {
         let executor = &mut self.turns[0].executor;
         self.case.reset(executor)?;
@@ -266,9 +265,9 @@ impl Bench {
         }
     }
 
-    /// Makes outputs poison and what is read and written as it was drawn, on the device, but for
-    /// seeds, which are each sample's own: how long a token takes to draw may depend on the draw.
-    /// Two sides that begin with the same turn have the same.
+    /// Poisons outputs and restores the drawn content of tensors that are read and written, on the
+    /// device. Seeds are drawn for each sample: the time to draw a token may depend on the draw.
+    /// Two sides that begin with the same turn get the same seeds.
     pub fn renew(&self) -> Result<()> {
         if let Some((state, seeds)) = &self.seeded {
             let mut rng = Rng::derive(self.case.seed(), &format!("sample {}", self.cursor));
@@ -301,8 +300,8 @@ impl Bench {
         self.gpu.wait(Some(submission))
     }
 
-    /// Judges what the last timed invocation left behind. Where that depends on what it found,
-    /// which is gone, one more is timed for it, over what all those before left.
+    /// Judges the result of the last timed invocation. Where it depends on previous content, which
+    /// is overwritten, one more invocation is timed over the results of those before.
     pub fn judge_left(&mut self, temperature: Temperature) -> Result<f64> {
         let mut found = Vec::new();
         if !self.case.read_and_written().is_empty() {
@@ -320,7 +319,7 @@ impl Bench {
         self.right(verdict, "in what timed invocations left")
     }
 
-    /// What an A/B record says of this side.
+    /// This side's entry in an A/B record.
     pub fn side(&self, nmse: f64) -> AbSide {
         let plan = &self.case.recording.ops[0].plan;
         AbSide {
@@ -331,22 +330,22 @@ impl Bench {
         }
     }
 
-    /// Whether each sample draws tokens by a seed of its own.
+    /// Returns true if each sample draws tokens by a seed of its own.
     pub fn draws_anew(&self) -> bool {
         self.seeded.is_some()
     }
 
-    /// Which clock times come from.
+    /// The clock that times come from.
     pub fn clock(&self) -> Clock {
         self.span.clock()
     }
 
-    /// Bytes that the rotated copies cover together.
+    /// Total bytes of the rotated copies.
     pub fn rotated_bytes(&self) -> u64 {
         self.ring.bytes()
     }
 
-    /// The turn of the invocation after so many.
+    /// The turn of the invocation after `count` more.
     fn turn_after(&self, count: u64, temperature: Temperature) -> usize {
         let among = self.turns.len() as u64;
         match temperature {
@@ -355,10 +354,10 @@ impl Bench {
         }
     }
 
-    /// Time of `count` invocations in batches, between which there is a barrier. A batch runs all
-    /// invocations' first dispatch, then their second and so on: each of these rounds is a pass in
-    /// a command buffer of its own, since inside one wgpu places a barrier before whatever writes
-    /// to what was written before, and a barrier waits for all.
+    /// Time of `count` invocations in batches with barriers between them. A batch runs the first
+    /// dispatch of all invocations, then their second and so on. Each of these rounds is a pass in
+    /// a command buffer of its own: within one, wgpu places a barrier before each write to a buffer
+    /// written before, and a barrier waits for all.
     fn time_overlapping(&mut self, count: u64) -> Result<Duration> {
         let (turns, each) = (&self.turns, self.turns[0].executor.dispatches());
         let batch = turns.len() as u64 / 2;
@@ -412,15 +411,15 @@ impl Bench {
         Ok(total)
     }
 
-    /// Time of `count` cold invocations over renewed memory that begin with the copy that `turn`
-    /// invocations end before: two sides that do this touch the same memory in the same order.
+    /// Time of `count` cold invocations over renewed memory, beginning with the copy at position
+    /// `turn` of the ring: two sides with the same `turn` touch the same memory in the same order.
     pub fn time_from(&mut self, turn: u64, count: u64) -> Result<Duration> {
         self.cursor = turn;
         self.renew()?;
         self.time(count, Temperature::Cold)
     }
 
-    /// Warms up until times no longer move; returns the invocations that make a sample of at
+    /// Warms up until times are steady. Returns the number of invocations that make a sample of at
     /// least `sample`, and whether times had settled.
     pub fn warm_up(&mut self, sample: Duration, temperature: Temperature) -> Result<(u64, bool)> {
         let count = self.grow(1, sample, temperature)?;
@@ -443,7 +442,7 @@ impl Bench {
         }
     }
 
-    /// Microseconds an invocation, sampled until the median is known well enough, and judged.
+    /// Microseconds per invocation, sampled until the median is precise enough, and judged.
     pub fn sample(
         &mut self,
         options: &BenchOptions,
@@ -487,20 +486,20 @@ impl Bench {
     }
 }
 
-/// What sampling came to.
+/// Result of sampling.
 #[derive(Debug)]
 pub struct Sampled {
     /// The time.
     pub timing: Timing,
-    /// Time was over before the median was known.
+    /// Time ran out before the median was precise enough.
     pub timed_out: bool,
-    /// Largest normalised error of what was judged.
+    /// Largest normalised error of the judged results.
     pub nmse: f64,
 }
 
-/// What the caches that rotate hold before a sample, copy by copy: what was drawn, so that none can
-/// keep anything from sample to sample. What is `known` of shared memory is taken over; else it
-/// holds nothing but that yet.
+/// Contents of the rotated caches before a sample, copy by copy: the drawn ones, so that none can
+/// carry anything from sample to sample. For shared memory the contents saved in `known` are
+/// reused; other memory still holds the drawn content and is saved.
 fn caches(gpu: &Gpu, case: &Case, ring: &Ring, known: &[Renewals]) -> Result<Vec<Renewals>> {
     let mut caches = Vec::new();
     for id in case.read_and_written().into_iter().filter(|id| ring.rotates(*id)) {
@@ -524,8 +523,7 @@ fn caches(gpu: &Gpu, case: &Case, ring: &Ring, known: &[Renewals]) -> Result<Vec
     Ok(caches)
 }
 
-/// What the tensors that a case writes hold before a sample. Caches that rotate are their own
-/// matter ([`caches`]).
+/// Content before a sample of each tensor that a case writes, except rotated caches ([`caches`]).
 fn renewed(case: &Case, drawn: &Blocks) -> impl Iterator<Item = (TensorId, Renewed)> {
     let how = |id: TensorId| match case.role(id)? {
         Role::Output | Role::Scratch => Some((id, Renewed::Poison)),
@@ -545,8 +543,8 @@ mod tests {
 
     use super::*;
 
-    /// What is timed must be whole invocations: of two dispatches the second reads what the first
-    /// of the same invocation left. [`Bench::validated`] runs one anew and would not notice.
+    /// Timed invocations run whole: the second of two dispatches reads the result of the first of
+    /// the same invocation. [`Bench::validated`] runs one on its own and would not notice.
     #[test]
     fn overlapping_invocations_run_all_their_dispatches_in_order() {
         let Some(gpu) = crate::measure::test_gpu() else { return };
@@ -577,8 +575,8 @@ mod tests {
         }
     }
 
-    /// How long a draw takes may depend on what is drawn, so samples differ in that, and two sides
-    /// that are compared do not. What they leave is judged by the seed that they found.
+    /// Samples use different draws, since the time of a draw may depend on it, but the two sides of
+    /// a comparison use the same. Results are judged by the seed that was used.
     #[test]
     fn samples_draw_anew_and_sides_alike() {
         let Some(gpu) = crate::measure::test_gpu() else { return };

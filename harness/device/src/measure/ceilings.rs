@@ -1,5 +1,5 @@
-//! What a device can do at most, measured: besides the memory's, the peaks of its arithmetic, and
-//! what launching costs.
+//! Measured limits of a device besides its memory bandwidth: peak arithmetic and the cost of
+//! launching.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::copy::{Copier, sample};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Span};
 
-/// A kernel that writes one f32 an invocation.
+/// A kernel that writes one f32 per invocation.
 #[derive(Debug)]
 pub(super) struct Arithmetic {
     pipeline: wgpu::ComputePipeline,
@@ -21,7 +21,7 @@ pub(super) struct Arithmetic {
     span: Span,
 }
 
-/// Invocations of a workgroup.
+/// Invocations per workgroup.
 const WORKGROUP: u32 = 256;
 
 impl Arithmetic {
@@ -73,8 +73,8 @@ impl Arithmetic {
         pass.dispatch_workgroups(self.groups, 1, 1);
     }
 
-    /// A chain of multiply-adds of one invocation, each waiting for the one before: its time is a
-    /// number of cycles over the clock.
+    /// A chain of dependent multiply-adds in one invocation: its time is a number of cycles divided
+    /// by the clock.
     pub(super) fn clock(gpu: &Gpu) -> Result<Self> {
         // Some 0.15 ms at 2 GHz.
         let steps = if gpu.adapter.software { 4096 } else { 65536 };
@@ -85,8 +85,8 @@ impl Arithmetic {
         Ok(self.span.pass(gpu, |pass| self.encode(pass))?.as_secs_f64())
     }
 
-    /// 10^12 operations a second, where a dispatch has so many; an error where an invocation did
-    /// not come to 1.
+    /// 10^12 operations per second, given the operations of one dispatch. Fails if an invocation's
+    /// result is not 1.
     fn peak(&self, gpu: &Gpu, operations: f64) -> Result<f64> {
         let seconds = sample(gpu, &mut || self.time(gpu))?.min;
         let bytes = gpu.read(&self.out, 0, self.out.size())?;
@@ -101,7 +101,7 @@ impl Arithmetic {
     }
 }
 
-/// The peaks of a GPU; none of a software adapter, which is no subject for speed.
+/// The peaks of a GPU; none for a software adapter, whose speed does not matter.
 pub fn peaks(gpu: &Gpu) -> Result<Option<Ceilings>> {
     match gpu.adapter.software {
         true => Ok(None),
@@ -109,7 +109,7 @@ pub fn peaks(gpu: &Gpu) -> Result<Option<Ceilings>> {
     }
 }
 
-/// Measures all of them; a second or two on a GPU.
+/// Measures all peaks; takes a second or two on a GPU.
 pub fn ceilings(gpu: &Gpu, copier: &Copier) -> Result<Ceilings> {
     // A software adapter only has to show that it works.
     let (groups, steps) = if gpu.adapter.software { (1, 1024) } else { (8192, 1024) };
@@ -153,8 +153,7 @@ pub fn ceilings(gpu: &Gpu, copier: &Copier) -> Result<Ceilings> {
     })
 }
 
-/// Microseconds of a dispatch that waits for the one before, of one that does not, and of recording
-/// one.
+/// Microseconds of a dependent dispatch, of an independent one, and of recording one.
 fn launches(gpu: &Gpu) -> Result<[f64; 3]> {
     let count = if gpu.adapter.software { 16 } else { 256 };
     let text = include_str!("arithmetic.wgsl");

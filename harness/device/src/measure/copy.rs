@@ -1,8 +1,8 @@
-//! The ceiling: bandwidth of a device-to-device copy, bytes read plus bytes written. The same copy,
-//! over and over, is one of the canaries that show whether clocks moved during a run, and over
-//! growing blocks it finds the last-level cache. Reading alone, what most kernels of a decode step
-//! do, may go beyond a copy: the better of the two bounds what a result can be. Both are taken in
-//! several geometries, over content that nothing can compress, and checked.
+//! The ceiling: bandwidth of a device-to-device copy, bytes read plus bytes written. Repeating the
+//! same copy is one of the canaries that show whether clocks moved during a run, and over growing
+//! blocks it finds the last-level cache. Reading alone, as most kernels of a decode step do, may be
+//! faster than a copy: the better of the two bounds any result. Both are taken in several
+//! geometries, over content that cannot be compressed, and checked.
 
 use lathe_record::record::Canary;
 use lathe_record::stats::{self, Summary};
@@ -21,13 +21,14 @@ struct Geometry {
     check: wgpu::ComputePipeline,
 }
 
-/// Two blocks of random content, kernels that copy one to the other and kernels that only read, and
-/// a chain of multiply-adds whose time is a number of cycles.
+/// Two blocks of random content, kernels that copy one to the other, kernels that only read, and a
+/// chain of multiply-adds that takes a fixed number of cycles.
 #[derive(Debug)]
 pub struct Copier {
     from: wgpu::Buffer,
     to: wgpu::Buffer,
-    /// Of what each of several reads sums up, so that none waits for another.
+    /// Sums of the reading kernels, one buffer per read in flight, so that reads do not wait for
+    /// each other.
     sums: Vec<wgpu::Buffer>,
     wrong: wgpu::Buffer,
     layout: wgpu::BindGroupLayout,
@@ -38,12 +39,12 @@ pub struct Copier {
     bytes: u64,
 }
 
-/// Invocations of a workgroup and rounds of sixteen bytes each: which reads fastest, differs by
-/// device. The first is the canary's.
+/// Invocations per workgroup, and rounds of sixteen bytes per invocation: the fastest choice
+/// differs by device. The first is the canary's.
 const GEOMETRIES: &[(u32, u32)] =
     &[(256, 4), (256, 8), (256, 16), (512, 8), (1024, 4), (128, 16), (256, 64)];
 
-/// Dispatches of a sample: launching one is little of them.
+/// Dispatches per sample: the cost of launching is then negligible.
 const TIMES: u32 = 16;
 
 impl Copier {
@@ -131,7 +132,8 @@ impl Copier {
         Ok(copier)
     }
 
-    /// Seconds of one copy of the first `bytes`, as one of `times` that wait for each other.
+    /// Seconds per copy of the first `bytes`, averaged over `times` copies that wait for each
+    /// other.
     fn kernel(&self, gpu: &Gpu, bytes: u64, times: u32) -> Result<f64> {
         let Geometry { pipeline, group_bytes, .. } = &self.copies[0];
         let blocks = (&self.from, std::slice::from_ref(&self.to));
@@ -180,8 +182,8 @@ impl Copier {
         Ok(time.as_secs_f64() / f64::from(times))
     }
 
-    /// Seconds over a whole block in the fastest geometry, as one of so many that launching one is
-    /// little of them; an error where the outcome is not what it should be.
+    /// Seconds per pass over a whole block in the fastest geometry, averaged over enough passes
+    /// that launching is negligible. Fails if the result is wrong.
     fn fastest(&self, gpu: &Gpu, geometries: &[Geometry], to: &[wgpu::Buffer]) -> Result<f64> {
         let times = if gpu.adapter.software { 1 } else { TIMES };
         let blocks = (&self.from, to);
@@ -220,9 +222,9 @@ impl Copier {
         Ok(self.span.commands(gpu, copy)?.as_secs_f64())
     }
 
-    /// Seconds of a fixed copy and of a fixed chain of multiply-adds, each the median of a few:
-    /// what should not change during a run. The one follows the clock of the memory, the other that
-    /// of the multiprocessors. Raises the clocks before, if so told.
+    /// Seconds of a fixed copy and of a fixed chain of multiply-adds, each the median of a few.
+    /// They should not change during a run: the first follows the memory clock, the second the
+    /// clock of the multiprocessors. Raises the clocks before if `raise` is true.
     pub fn canary(&self, gpu: &Gpu, raise: bool) -> Result<Canary> {
         let bytes = self.bytes.min(256 << 20);
         if raise {
@@ -234,8 +236,8 @@ impl Copier {
         })
     }
 
-    /// Copy bandwidth, the better of a copying kernel and the driver's buffer copy: bytes read plus
-    /// bytes written, 10^9 a second.
+    /// Copy bandwidth in 10^9 bytes per second, read plus written: the better of a copying kernel
+    /// and the driver's buffer copy.
     pub fn bandwidth(&self, gpu: &Gpu) -> Result<f64> {
         let kernel = self.fastest(gpu, &self.copies, std::slice::from_ref(&self.to))?;
         let driver = sample(gpu, &mut || self.driver(gpu))?.median;
@@ -247,15 +249,14 @@ impl Copier {
         self.bytes
     }
 
-    /// Read bandwidth, 10^9 bytes a second. A block that stays in a cache is read from
-    /// there.
+    /// Read bandwidth, 10^9 bytes per second. A block that fits a cache is read from there.
     pub fn read_gb_s(&self, gpu: &Gpu) -> Result<f64> {
         let read = self.fastest(gpu, &self.reads, &self.sums)?;
         Ok(self.bytes as f64 / read / 1e9)
     }
 
     /// Bytes of the last-level cache, found by measurement: the largest footprint whose repeated
-    /// copy clearly beats that of the largest block. Zero where nothing does.
+    /// copy is clearly faster than that of the largest block. Zero if there is none.
     pub fn cache_bytes(&self, gpu: &Gpu) -> Result<u64> {
         let time = |bytes: u64| -> Result<f64> {
             let times = ((256 << 20) / bytes).clamp(2, 512) as u32;
@@ -276,7 +277,7 @@ impl Copier {
     }
 }
 
-/// Copy bandwidth of a device, as [`Copier::bandwidth`].
+/// Copy bandwidth of a device: same as [`Copier::bandwidth`].
 pub fn copy_bandwidth(gpu: &Gpu) -> Result<f64> {
     Copier::new(gpu)?.bandwidth(gpu)
 }

@@ -1,4 +1,4 @@
-//! Where and with what a run takes place.
+//! The environment of a run: machine, device and versions.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -8,8 +8,8 @@ use lathe_record::record::{Environment, Machine};
 
 use crate::gpu::{Gpu, NAGA_VERSION, WGPU_VERSION};
 
-/// The environment of a run on `gpu`, as far as it is known before anything is measured. Asked for
-/// when the run starts: the date is that moment.
+/// The environment of a run on `gpu`, as far as it is known before any measurement. Called when the
+/// run starts: the date is that moment.
 pub fn environment(gpu: &Gpu) -> Environment {
     let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
@@ -76,7 +76,7 @@ fn machine(gpu: &Gpu) -> Machine {
     }
 }
 
-/// The version of Vulkan that the loader has; none where another API is the system's own.
+/// The loader's version of Vulkan; none on systems whose own API is another.
 fn vulkan_loader() -> Option<String> {
     if !cfg!(target_os = "linux") {
         return None;
@@ -96,8 +96,8 @@ fn vulkan_loader() -> Option<String> {
     Some(format!("{major}.{minor}.{patch}"))
 }
 
-/// A command line for a record that others read: of files their names alone, for the folders they
-/// lie in are the business of the machine that ran it.
+/// A command line for a public record: files are shown by name alone, since the folders they lie in
+/// are private to the machine.
 pub fn command_line(words: impl Iterator<Item = String>) -> String {
     let shown = words.map(|word| {
         let word = match word.split_once('=') {
@@ -114,7 +114,7 @@ pub fn command_line(words: impl Iterator<Item = String>) -> String {
     format!("lathe {}", shown.collect::<Vec<_>>().join(" "))
 }
 
-/// The name of a file or folder; other words, `gemv/naive` among them, as they are.
+/// The name of a file or folder; other words, such as `gemv/naive`, unchanged.
 fn without_folders(word: &str) -> &str {
     let path = Path::new(word);
     let beside = path.parent().is_some_and(|p| !p.as_os_str().is_empty() && p.is_dir());

@@ -10,8 +10,8 @@ mod session;
 pub mod tune;
 mod watch;
 
-/// The device of tests, or a word on stderr where there is none; with `LATHE_REQUIRE_GPU=1` that
-/// fails.
+/// The device of tests, or a message on stderr where there is none; with `LATHE_REQUIRE_GPU=1` that
+/// is a failure.
 #[cfg(test)]
 fn test_gpu() -> Option<std::sync::Arc<crate::gpu::Gpu>> {
     match crate::gpu::Gpu::open(None, crate::gpu::Checks::Files) {

@@ -1,6 +1,6 @@
-//! The memory that timed invocations take turns with: copies of weights and caches, which together
-//! exceed the last-level cache, and two draws of the other inputs. Neighbours differ in both, so
-//! that what one invocation leaves behind is never what the next has to compute.
+//! The memory that timed invocations rotate through: copies of weights and caches, which in total
+//! exceed the last-level cache, and two draws of the other inputs. Neighbours differ in both, so a
+//! stale result of one invocation is never the next one's expected result.
 
 use std::sync::Arc;
 
@@ -10,27 +10,28 @@ use crate::gpu::DeviceBuffer;
 use crate::judge::check::{Case, DRAWS, Draw};
 use crate::plan::recording::TensorId;
 
-/// Most copies of a case: tiny kernels stop being cold before they leave a large cache.
+/// Maximum number of copies of a case: tiny kernels stop being cold before they exceed a large
+/// cache.
 const MOST_COPIES: u64 = 511;
 
 /// Memory of some tensors.
 pub(super) type Blocks = Vec<(TensorId, Arc<DeviceBuffer>)>;
 
-/// What invocations take turns with.
+/// The memory that invocations rotate through.
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// Copies of what a cold benchmark rotates. One more would be a multiple of [`DRAWS`], so that
-    /// the last and the first differ too.
+    /// Copies of the tensors that a cold benchmark rotates. Their number is one less than a
+    /// multiple of [`DRAWS`], so that the last and the first differ too.
     copies: Vec<Blocks>,
     /// The draws of all other inputs; none where all inputs rotate.
     given: Vec<Blocks>,
-    /// The copies are of weights or caches.
+    /// True if the copies are of weights or caches.
     of_large: bool,
     bytes: u64,
 }
 
 impl Ring {
-    /// Copies of a prepared case that exceed `rotate_bytes` together.
+    /// Copies of a prepared case that exceed `rotate_bytes` in total.
     pub(super) fn new(case: &Case, first: &GpuExecutor, rotate_bytes: u64) -> Result<Self> {
         let rotated = case.rotated();
         let bytes = |id: &TensorId| case.recording.tensors[id.0].content.device_bytes();
@@ -60,8 +61,8 @@ impl Ring {
         Ok(ring)
     }
 
-    /// The same memory for another plan, which `first` was prepared for; what that one lays out
-    /// anew has copies of its own.
+    /// A ring over the same memory for another plan, which `first` was prepared for. Tensors that
+    /// this plan lays out differently have copies of their own.
     pub(super) fn beside(&self, case: &Case, first: &GpuExecutor) -> Result<Self> {
         let (of_large, bytes) = (self.of_large, self.bytes);
         let copies = vec![Blocks::new(); self.copies.len()];
@@ -97,7 +98,7 @@ impl Ring {
         Ok(())
     }
 
-    /// The memory of one turn after the other, with what it holds.
+    /// The memory of each turn in order, with the draw it holds.
     pub(super) fn turns(&self) -> impl Iterator<Item = (Blocks, Draw)> {
         let versions = self.given.len().max(1);
         (0..self.copies.len() * versions).map(move |turn| {
@@ -114,7 +115,7 @@ impl Ring {
         if self.given.is_empty() { [0, 1] } else { [0, self.copies.len()] }
     }
 
-    /// What a copy holds beside a version of all else.
+    /// The draw of a copy together with a version of the other inputs.
     fn draw_of(&self, copy: usize, version: usize) -> Draw {
         match self.of_large {
             true => Draw { large: copy % DRAWS, small: version },
@@ -122,7 +123,7 @@ impl Ring {
         }
     }
 
-    /// Bytes that the copies cover together.
+    /// Total bytes of the copies.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -156,8 +157,8 @@ mod tests {
     use crate::gpu::{Pipelines, Policy};
     use crate::plan::Plan;
 
-    /// What an invocation left is never what the next has to compute: neighbours differ in every
-    /// tensor that they take turns with, the last and the first too.
+    /// Neighbours differ in every tensor that rotates, the last and the first too, so a stale
+    /// result is never the next invocation's expected one.
     #[test]
     fn neighbours_differ() {
         let Some(gpu) = crate::measure::test_gpu() else { return };

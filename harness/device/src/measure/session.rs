@@ -1,4 +1,4 @@
-//! A run of `lathe bench`: which cases it has, and what they share.
+//! A run of `lathe bench`: its cases, and the state that they share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::plan::target::Target;
 use crate::plan::tuned::Tuned;
 use crate::plan::{Plan, PlanError, Subject};
 
-/// How far above the measured bandwidth a cold result may lie before it cannot be true.
+/// Largest credible ratio of a cold result to the measured bandwidth.
 const ABOVE_MEASURED: f64 = 1.02;
 
 /// Noise above which a result is flagged.
@@ -29,49 +29,50 @@ const NOISY: f64 = 0.02;
 pub struct Request<'a> {
     /// Kernels, variants or files to time.
     pub targets: &'a [Target],
-    /// Shapes of a `--shape` in place of the kernels' benchmark shapes.
+    /// Shapes of a `--shape`, which replace the kernels' benchmark shapes.
     pub shape: Option<&'a str>,
-    /// Only the first benchmark shape of each kernel.
+    /// True for only the first benchmark shape of each kernel.
     pub first: bool,
-    /// Of every shape only the variant that decoding would select, given these tuned choices.
+    /// Tuned choices: with them, each shape is timed with only the variant that decoding would
+    /// select.
     pub selected: Option<&'a Tuned>,
 }
 
-/// A case to come.
+/// A planned case.
 #[derive(Clone, Debug)]
 pub struct Planned {
     plan: Plan,
     problem: Problem,
-    /// A user's file takes no other shape to be checked on.
+    /// True if a user's file supports no other shape to be checked on.
     one_shape: bool,
 }
 
-/// What became of a case.
+/// Outcome of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
-    /// It was measured, and is the last of all so far.
+    /// It was measured, and is the last of all cases so far.
     Measured(&'a BenchCase, &'a record::Bench),
-    /// It is wrong, or its rate cannot be.
+    /// It is wrong, or its rate is impossible.
     Failed(&'a str),
     /// It cannot run here.
     Unavailable,
 }
 
-/// What one benchmark run shares between its cases.
+/// State that the cases of one benchmark run share.
 #[derive(Debug)]
 pub struct Session {
     /// The device.
     pub gpu: Arc<Gpu>,
-    /// How long to measure.
+    /// Duration and precision of each measurement.
     pub options: BenchOptions,
-    /// Measured copy bandwidth, 10^9 bytes a second.
+    /// Measured copy bandwidth, 10^9 bytes per second.
     pub copy_gb_s: f64,
-    /// Measured read bandwidth, 10^9 bytes a second. None where the largest block that
-    /// can be read might stay in the cache.
+    /// Measured read bandwidth, 10^9 bytes per second. None where the largest block that can be
+    /// read might stay in the cache.
     pub read_gb_s: Option<f64>,
-    /// All peaks of a GPU; none of a software adapter.
+    /// All peaks of a GPU; none for a software adapter.
     pub ceilings: Option<Ceilings>,
-    /// Smallest step of timestamps, nanoseconds.
+    /// Smallest step of timestamps in nanoseconds.
     pub timestamp_step_ns: Option<f64>,
     /// Bytes of the last-level cache, as found by measurement.
     pub cache_bytes: u64,
@@ -81,7 +82,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Measures what every case is held against.
+    /// Measures the limits that every case is compared with.
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
         let begun = environment(gpu);
         let copier = Copier::new(gpu)?;
@@ -114,7 +115,7 @@ impl Session {
         })
     }
 
-    /// Where and with what it all took place.
+    /// The environment of the run, with all of its measured limits.
     pub fn environment(&self) -> Environment {
         let mut environment = Environment {
             copy_gb_s: Some(self.copy_gb_s),
@@ -132,9 +133,9 @@ impl Session {
         environment
     }
 
-    /// Times the canaries again; says whether one moved since the last time or since the first.
-    /// One that did is timed once more at raised clocks: while the host holds a large output
-    /// against its reference the device idles, and has not drifted for that.
+    /// Times the canaries again. Returns whether one moved since the last time or since the first.
+    /// A canary that moved is timed once more at raised clocks: the device idles while the host
+    /// compares a large output with its reference, which is no drift.
     pub fn canary(&mut self) -> Result<bool> {
         let mut now = self.copier.canary(&self.gpu, false)?;
         if self.canaries.have_moved(now) && !self.gpu.adapter.software {
@@ -143,11 +144,11 @@ impl Session {
         Ok(self.canaries.push(now))
     }
 
-    /// Plans all cases of a request, and says why others cannot run here. Checks users' files on a
-    /// shape that is not timed.
+    /// Plans all cases of a request, and returns the reasons why others cannot run here. Checks
+    /// users' files on a shape that is not timed.
     ///
     /// # Errors
-    /// A shape that is none, and a file that is wrong.
+    /// An invalid shape, and a file that is wrong.
     pub fn plan(&self, request: &Request<'_>) -> Result<(Vec<Planned>, Vec<String>)> {
         let caps = &self.gpu.caps;
         let (mut planned, mut unavailable) = (Vec::new(), Vec::new());
@@ -195,11 +196,11 @@ impl Session {
         Ok((planned, unavailable))
     }
 
-    /// Measures one case after the other; `on` hears the name of each and what became of it.
-    /// Returns all of them, and why others cannot run here.
+    /// Measures one case after the other; `on` receives the name and outcome of each. Returns all
+    /// of them, and the reasons why others cannot run here.
     ///
     /// # Errors
-    /// What ends the run: not a case that is wrong, which costs none of the others.
+    /// Any error that ends the run; a wrong case does not.
     pub fn measure_all(
         &mut self,
         planned: Vec<Planned>,
@@ -230,7 +231,7 @@ impl Session {
         Ok((bench, unavailable))
     }
 
-    /// Judges one invocation, times cold and warm, and judges what each of these left.
+    /// Judges one invocation, times cold and warm, and judges the results of each.
     pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let wgsl = plan.users_text();

@@ -1,10 +1,10 @@
 //! The search for tuned choices.
 //!
 //! Every candidate is checked against the reference in a child process before it is timed, so one
-//! that is wrong, hangs or is refused by the driver harms nothing: the next gets a new process.
-//! Survivors are timed round-robin over the same memory, with nothing compiled or uploaded in
-//! between; ties go to the simpler; the winner is measured again against the incumbent, in three
-//! or more fresh processes, and is stored only when it is FASTER in each.
+//! that is wrong, hangs or is refused by the driver does no harm: the next gets a new process.
+//! Survivors are timed round-robin over the same memory, with no compilation or upload in between;
+//! ties go to the simpler. The winner is measured again against the incumbent in three or more
+//! fresh processes, and is stored only if it is FASTER in each.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -27,24 +27,24 @@ use crate::plan::select::{Hints, select};
 use crate::plan::tuned::Entry;
 use crate::plan::{Plan, PlanError, Subject};
 
-/// Something a tuner may try.
+/// A candidate of the search: a variant with overrides, or a user's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// Variant, or the first variant's name for a user's file.
     pub variant: String,
-    /// Overrides set.
+    /// Overrides that are set.
     pub constants: Constants,
     /// A user's WGSL file.
     pub wgsl: Option<PathBuf>,
 }
 
 impl Candidate {
-    /// A variant as it is without overrides.
+    /// A variant without overrides.
     fn plain(variant: &KernelVariant) -> Self {
         Self { variant: variant.name.to_owned(), constants: Constants::new(), wgsl: None }
     }
 
-    /// The variant with its overrides, or the file in its place.
+    /// The variant with its overrides, or the file that replaces it.
     fn subject(&self, kernel: &'static Kernel) -> Result<Subject, PlanError> {
         let variant = kernel.variant(&self.variant).ok_or_else(|| {
             PlanError::Unavailable(format!("kernel {} has no {}", kernel.name, self.variant))
@@ -97,11 +97,11 @@ pub fn candidates(
     all
 }
 
-/// What a child process is asked.
+/// A request to a child process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Hold a candidate against the reference.
+    /// Check a candidate against the reference.
     Check(Candidate),
     /// Time every candidate that passed, in the order they were given.
     Rank,
@@ -109,28 +109,28 @@ pub enum Request {
     Prove(Box<[Candidate; 2]>),
 }
 
-/// What a child process answers.
+/// A child process's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The candidate is right.
+    /// The candidate is correct.
     Right,
-    /// It is not, or cannot run.
+    /// The candidate is wrong or cannot run.
     Rejected {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// Whether the device survived: a process that lost its device can try no other.
+        /// True if the device survived: a process that lost its device can try no other candidate.
         alive: bool,
     },
-    /// Microseconds an invocation, cold, of every candidate that was right; or why what it left
-    /// while it was timed is not.
+    /// Microseconds per invocation, cold, of every correct candidate, or the fault in its result
+    /// after it was timed.
     Times(Vec<Result<f64, String>>),
-    /// How they compare.
+    /// The comparison.
     Proof(Box<paired::Comparison>),
 }
 
-/// Checks and times candidates of one kernel and shape over the same inputs: what the child
-/// process does.
+/// The child process's work: checks and times candidates of one kernel and shape over the same
+/// inputs.
 #[derive(Debug)]
 pub struct Trials {
     gpu: Arc<Gpu>,
@@ -138,7 +138,7 @@ pub struct Trials {
     problem: Problem,
     options: BenchOptions,
     bases: Vec<Base>,
-    /// The candidates that are right, ready to be timed.
+    /// The correct candidates, ready to be timed.
     right: Vec<Bench>,
 }
 
@@ -146,19 +146,19 @@ pub struct Trials {
 #[derive(Debug)]
 struct Base {
     packing: Packing,
-    /// One for each seed, between guard words.
+    /// One case per seed, between guard words.
     checked: Vec<(Case, GpuExecutor)>,
     bench: Bench,
 }
 
 impl Trials {
-    /// Nothing tried yet.
+    /// Trials without any candidate so far.
     pub fn new(gpu: Arc<Gpu>, kernel: &'static Kernel, problem: Problem) -> Self {
         let options = BenchOptions::of(&gpu);
         Self { gpu, kernel, problem, options, bases: Vec::new(), right: Vec::new() }
     }
 
-    /// Does what is asked.
+    /// Answers a request.
     pub fn answer(&mut self, request: &Request) -> Result<Answer> {
         let candidate = match request {
             Request::Check(candidate) => candidate,
@@ -177,7 +177,7 @@ impl Trials {
         })
     }
 
-    /// Takes up a candidate that is right; any error is why it is out.
+    /// Adds a candidate if it is correct; the error is the reason why it is rejected.
     fn check(&mut self, candidate: &Candidate) -> Result<()> {
         let gpu = &self.gpu;
         let subject = candidate.subject(self.kernel).map_err(PlanError::into_usage)?;
@@ -204,8 +204,7 @@ impl Trials {
         Ok(())
     }
 
-    /// The first candidate of a packing lays out the memory for those that follow; whether it is
-    /// right is another matter.
+    /// The memory of a packing, laid out by its first candidate, and that candidate's own verdict.
     fn base(&self, pipelines: &Pipelines, plan: &Plan) -> Result<(Base, Result<()>)> {
         let gpu = &self.gpu;
         let mut right = Ok(());
@@ -228,11 +227,11 @@ impl Trials {
         Ok((Base { packing: plan.packing, checked, bench }, right))
     }
 
-    /// Times all in turn, so that none finds other clocks than the rest: no pipeline is compiled
-    /// and nothing is uploaded meanwhile. Those far behind are not asked again. What each left
-    /// behind is judged at the end.
+    /// Times all candidates in turn, so that all meet the same clocks: no pipeline is compiled and
+    /// nothing is uploaded meanwhile. Candidates far behind drop out. The results of each are
+    /// judged at the end.
     fn rank(&mut self) -> Result<Vec<Result<f64, String>>> {
-        /// How far behind the best a candidate may lie after each round to stay in the next.
+        /// Largest ratio to the best time at which a candidate stays, after each round.
         const ROUNDS: &[f64] =
             &[2.5, 1.6, 1.3, 1.2, 1.15, 1.15, 1.15, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1];
         let mut samples = vec![Vec::new(); self.right.len()];
@@ -279,7 +278,7 @@ impl Trials {
     }
 }
 
-/// Runs a case; an error where its outcome is not right.
+/// Runs a case; fails if its result is wrong.
 fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<()> {
     case.reset(executor)?;
     match check_prepared(case, executor)? {
@@ -289,8 +288,8 @@ fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<()> {
     }
 }
 
-/// A child process that runs [`Trials`]: one request a line in, one answer a line out. Opening a
-/// device and drawing inputs cost more than a trial, so it lives until a candidate kills it.
+/// A child process that runs [`Trials`]: one request per line in, one answer per line out. Opening
+/// a device and drawing inputs cost more than a trial, so it lives until a candidate kills it.
 struct Child {
     process: std::process::Child,
     requests: ChildStdin,
@@ -309,7 +308,7 @@ impl Child {
         Ok(Self { process, requests, outcomes, complaints })
     }
 
-    /// The answer to a request, or why there will be none, now or later.
+    /// The answer to a request, or the reason why the process will give none, now or later.
     fn ask(&mut self, request: &Request, time_out: Duration) -> Result<Answer> {
         let line = serde_json::to_string(request).map_err(|e| child_error(e.into()))?;
         // Where the process has died, waiting for its answer tells.
@@ -344,8 +343,8 @@ fn child_error(source: std::io::Error) -> Error {
     Error::Io { path: "tuner's child process".into(), source }
 }
 
-/// The lines of a pipe, read while its writer runs: one that says much would otherwise wait for
-/// its reader.
+/// The lines of a pipe, read while its writer runs: a writer of much output would otherwise block
+/// on the pipe.
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -358,29 +357,30 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// How to search.
+/// Options of a search.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
-    /// Longest trial of a candidate.
+    /// Time limit of a trial.
     pub time_out: Duration,
-    /// Candidates that are measured properly.
+    /// Number of candidates that are measured thoroughly.
     pub finalists: usize,
-    /// Fresh processes in each of which a winner has to be FASTER to be stored.
+    /// Number of fresh processes; a winner must be FASTER in each to be stored.
     pub processes: usize,
-    /// Users' files among the candidates, and in which variant's place each stands.
+    /// Users' files among the candidates, each with the variant it replaces.
     pub files: Vec<(&'static KernelVariant, PathBuf)>,
-    /// No further candidate is checked after this time; those that were are still measured.
+    /// Time after which no further candidate is checked; candidates checked before are still
+    /// measured.
     pub within: Duration,
 }
 
 impl TuneOptions {
-    /// How long a process may take to measure the winner against the incumbent.
+    /// Time limit of a process that measures the winner against the incumbent.
     fn proof_time_out(&self) -> Duration {
         self.time_out + AbOptions::new(false).time_out
     }
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
     /// Kernel.
@@ -389,39 +389,39 @@ pub struct Found {
     pub shape: String,
     /// Candidates tried.
     pub tried: usize,
-    /// Candidates that time did not suffice for.
+    /// Candidates that were left out because time ran out.
     pub skipped: usize,
-    /// Those that were rejected, with the reason.
+    /// Rejected candidates with their reasons.
     pub rejected: Vec<(String, String)>,
-    /// Every candidate that was timed with its time in the search, microseconds, fastest first.
+    /// Every timed candidate with its time in the search, microseconds, fastest first.
     pub ranking: Vec<(String, f64)>,
     /// Finalists with their times, microseconds, fastest first.
     pub finalists: Vec<(String, f64)>,
-    /// What runs without tuning.
+    /// The choice without tuning.
     pub incumbent: String,
     /// The winner.
     pub winner: String,
-    /// The winner against the incumbent, each in a fresh process; up to the first that does not say
-    /// FASTER.
+    /// Comparisons of the winner with the incumbent, each in a fresh process, up to the first that
+    /// is not FASTER.
     pub comparisons: Vec<paired::Comparison>,
-    /// What entered the store.
+    /// The entry added to the store.
     pub stored: Option<Entry>,
 }
 
-/// Finalists whose times lie this close are a tie.
+/// Largest ratio of two finalists' times that counts as a tie.
 const TIE: f64 = 1.01;
 
-/// The candidates that are right, by their places among all, in a process that knows them.
+/// The correct candidates, as indices into all of them, in the process that has prepared them.
 struct Survivors {
     child: Child,
     right: Vec<usize>,
-    /// Those that are out, with the reason.
+    /// Rejected candidates with their reasons.
     rejected: Vec<(String, String)>,
-    /// Candidates that time did not suffice for.
+    /// Candidates that were left out because time ran out.
     skipped: usize,
 }
 
-/// Checks candidates in a child process, and the rest in another one where a candidate ended it.
+/// Checks candidates in a child process; a new process takes the rest if a candidate ends it.
 fn survivors(
     all: &[Candidate],
     rounds_more: impl Fn(&Candidate) -> Option<String>,
@@ -463,8 +463,8 @@ fn survivors(
 }
 
 /// Searches the best candidate of some variants for one shape. `trials` makes the command of a
-/// process that answers with [`Trials`] of this kernel and shape on this device; `on_trial` hears
-/// of each candidate why it is out, if it is.
+/// process that answers with [`Trials`] of this kernel and shape on this device; `on_trial`
+/// receives each candidate and, if it is rejected, the reason.
 pub fn tune(
     gpu: &Arc<Gpu>,
     kernel: &'static Kernel,
@@ -569,7 +569,7 @@ pub fn tune(
     Ok(found)
 }
 
-/// A child process that gave another answer than it was asked for.
+/// The error for an answer of the wrong kind from a child process.
 fn unexpected(kernel: &Kernel, problem: &Problem, asked: &str, answer: &Answer) -> Error {
     let (name, text) = (kernel.name, kernel.show(problem));
     Error::CheckFailed(format!("{name} {text}: asked for {asked}, a process answered {answer:?}"))
@@ -588,8 +588,8 @@ fn prove(
     Ok(outcome.comparison)
 }
 
-/// Why decoding must not take a candidate unasked: what is stored replaces the preference, and a
-/// variant with a tolerance of its own is less exact than the kernel.
+/// The reason why decoding must not select a candidate by itself: a stored choice overrides the
+/// preference, and a variant with a tolerance of its own is less exact than the kernel.
 fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> Option<String> {
     let preferred = kernel.prefer(shape).contains(&candidate.variant.as_str());
     let own = kernel.variant(&candidate.variant)?.has_own_tolerance();
@@ -597,7 +597,7 @@ fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> Option<
         .then(|| "its tolerance is its own, so only a hint takes it for this shape".to_owned())
 }
 
-/// What runs untuned: the first preference that can.
+/// The choice without tuning: the first preference that can run.
 fn incumbent(kernel: &'static Kernel, shape: &Shape, caps: &Capabilities) -> Result<Candidate> {
     let selection = select(kernel, shape, caps, &Hints::new(), None)
         .map_err(|e| Error::Usage(e.to_string()))?;

@@ -1,5 +1,4 @@
-//! What is watched beside the times: work that never changes, and whether the driver holds the
-//! clocks down.
+//! Observations made along with the times: canaries, whose work never changes, and throttling.
 
 use std::sync::Arc;
 
@@ -18,27 +17,27 @@ const DRIFT: f64 = 0.02;
 pub(super) struct Canaries(Vec<Canary>);
 
 impl Canaries {
-    /// Adds the next; says whether one moved since the last time or since the first.
+    /// Adds the next times. Returns whether one moved since the last or since the first.
     pub(super) fn push(&mut self, now: Canary) -> bool {
         let drifted = self.have_moved(now);
         self.0.push(now);
         drifted
     }
 
-    /// Whether one would have moved.
+    /// Returns true if one of these times has moved since the last or since the first.
     pub(super) fn have_moved(&self, now: Canary) -> bool {
         let moved = |a: f64, b: f64| (a / b - 1.0).abs() > DRIFT;
         let mut ends = [self.0.first(), self.0.last()].into_iter().flatten();
         ends.any(|then| moved(now.copy, then.copy) || moved(now.cycles, then.cycles))
     }
 
-    /// The last.
+    /// The last times.
     pub(super) fn last(&self) -> Option<Canary> {
         self.0.last().copied()
     }
 
-    /// Largest change of a canary's time so far, as a fraction of its smallest; none before there
-    /// are two.
+    /// Largest change of a canary's time so far, as a fraction of its smallest; none for fewer than
+    /// two.
     pub(super) fn drift(&self) -> Option<f64> {
         let of = |time: fn(&Canary) -> f64| {
             let low = self.0.iter().map(time).fold(f64::INFINITY, f64::min);
@@ -49,19 +48,19 @@ impl Canaries {
     }
 }
 
-/// Watches a device.
+/// Observer of a device's clocks.
 pub trait Watch {
-    /// Whether the driver holds the clocks down now.
+    /// Returns true if the driver throttles the clocks now.
     fn is_throttled(&self) -> bool;
 
     /// Times the canaries, where there are any.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     fn canary(&mut self) -> Result<Option<Canary>>;
 }
 
-/// Watches a GPU; of a software adapter, which is no subject for speed, nothing.
+/// Watches a GPU; observes nothing of a software adapter, whose speed does not matter.
 #[derive(Debug)]
 pub struct GpuWatch {
     gpu: Arc<Gpu>,
@@ -69,7 +68,7 @@ pub struct GpuWatch {
 }
 
 impl GpuWatch {
-    /// Takes memory for the canary that copies. A device too full for it has no canaries.
+    /// Allocates memory for the copying canary. A device too full for it has no canaries.
     ///
     /// # Errors
     /// A lost device.
@@ -99,19 +98,19 @@ impl Watch for GpuWatch {
     }
 }
 
-/// Watches a run of whole generations. Its models fill the memory that canaries need, so those are
-/// timed before the first is loaded and after the last is gone.
+/// Watches a run of whole generations. Its models fill the memory that canaries need, so canaries
+/// are timed before the first is loaded and after the last is freed.
 #[derive(Debug)]
 pub struct RunWatch {
     gpu: Arc<Gpu>,
     canaries: Canaries,
-    /// Where and with what the run takes place, with the copy bandwidth, by which `compare` sees
-    /// that the machine has changed.
+    /// Environment of the run with the copy bandwidth, which shows `compare` that a machine has
+    /// changed.
     pub environment: Environment,
 }
 
 impl RunWatch {
-    /// Before any model is loaded.
+    /// Begins a run; to be called before any model is loaded.
     ///
     /// # Errors
     /// A lost device, or one without timestamps that work.
@@ -123,7 +122,7 @@ impl RunWatch {
         Ok(watch)
     }
 
-    /// After the last model is gone: canaries again, and what the driver says now.
+    /// Ends a run after the last model is freed: times canaries again and reads the driver's state.
     ///
     /// # Errors
     /// A lost device.
@@ -139,7 +138,7 @@ impl RunWatch {
         Ok(())
     }
 
-    /// A figure of the copier, and the canaries of a GPU; none of a device too full for it.
+    /// A figure measured by the copier, and the canaries of a GPU; none if the device is too full.
     fn copied(&mut self, measure: &dyn Fn(&Copier) -> Result<f64>) -> Result<Option<f64>> {
         let gpu = &self.gpu;
         let measured = Copier::new(gpu).and_then(|copier| {
@@ -162,7 +161,7 @@ impl RunWatch {
     }
 }
 
-/// Timed repetitions without those during which the driver held the clocks down.
+/// Timed repetitions without those during which the driver throttled the clocks.
 #[derive(Debug)]
 pub struct Repetitions<T> {
     wanted: usize,
@@ -172,18 +171,18 @@ pub struct Repetitions<T> {
 }
 
 impl<T> Repetitions<T> {
-    /// So many are wanted.
+    /// No repetitions yet, of `wanted`.
     pub fn new(wanted: usize) -> Self {
         Self { wanted, kept: Vec::new(), dropped: 0, held_down: false }
     }
 
-    /// The number of the next; none when there are as many as wanted.
+    /// The number of the next repetition; none if there are enough.
     pub fn wanted(&self) -> Option<usize> {
         (self.kept.len() < self.wanted).then(|| self.kept.len() + self.dropped)
     }
 
-    /// Takes a repetition, unless the clocks were held down meanwhile. Where as many as are wanted
-    /// were dropped it counts nevertheless, with a flag. Says whether it counts.
+    /// Adds a repetition unless the clocks were throttled meanwhile. After `wanted` dropped ones it
+    /// counts nevertheless, with a flag. Returns whether it counts.
     pub fn push(&mut self, repetition: T, held_down: bool) -> bool {
         if held_down && self.dropped < self.wanted {
             self.dropped += 1;
@@ -194,7 +193,7 @@ impl<T> Repetitions<T> {
         true
     }
 
-    /// What counts, and what a record says of the rest.
+    /// The repetitions that count, and the record's entry on the others.
     pub fn end(self, settled: bool) -> (Vec<T>, Watched) {
         let flags = [(!settled, Flag::NotSettled), (self.held_down, Flag::Throttled)];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);

@@ -52,7 +52,7 @@ impl Written {
     }
 }
 
-/// Words come as eight hexadecimal numbers a line.
+/// Writes a text as it is, and words as eight hexadecimal numbers per line.
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,7 +68,7 @@ impl fmt::Display for Written {
     }
 }
 
-/// An adapter on which every variant is allowed: what is written is the code, not one machine's
+/// An adapter on which every variant is allowed: the output shows the code, not one machine's
 /// limits.
 pub fn generous() -> Capabilities {
     Capabilities {
@@ -98,8 +98,8 @@ impl Language {
         }
     }
 
-    /// Why naga 30 cannot write a source for a back end. Its writers end with a panic or with text
-    /// that no compiler takes, so that they are not asked.
+    /// The reason why naga 30 cannot write a source for a back end, if any. Its writers would panic
+    /// or produce text that no compiler accepts, so they are not called then.
     pub fn limitation(self, source: &Reflection) -> Option<Limitation> {
         let matrices = &source.needs_cooperative_matrix;
         let reason = match self {

@@ -1,6 +1,6 @@
-//! Layouts that users' files have and our kernels do not: parts of a matrix in buffers of their
-//! own, tight or transposed, and caches with the heads of a token side by side. The host lays out
-//! what a device gets, and reads back what it finds there; all else sees tensors as ours.
+//! Layouts that users' files have and our kernels do not: parts of a matrix in separate buffers,
+//! tight or transposed, and caches with the heads of a token side by side. The host converts on
+//! upload and on read-back; all other code sees tensors in our layout.
 
 use std::ops::Range;
 
@@ -9,23 +9,23 @@ use lathe_kernels::{Packing, Plane};
 
 use super::weights::WeightRows;
 
-/// A variable of a user's file that holds weights in its own way.
+/// A variable of a user's file that holds weights in a layout of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightPart {
     /// The plan's name of it.
     pub name: String,
     /// The kernel's binding.
     pub of: &'static str,
-    /// Its part of that, and its layout.
+    /// The part of the binding that it holds, and its layout.
     pub layout: PartLayout,
 }
 
 /// Part of a matrix in a variable, and its layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartLayout {
-    /// These rows.
+    /// The rows.
     pub rows: Range<usize>,
-    /// Only these fields of the blocks of quantised rows; else all of a row.
+    /// The one field of quantised blocks that it holds; else whole rows.
     pub field: Option<Plane>,
     /// Order of rows.
     pub arrangement: Arrangement,
@@ -45,8 +45,8 @@ pub enum Arrangement {
 }
 
 impl PartLayout {
-    /// Bytes of an element that stays whole: a dense value, a block, or of a field a word of codes
-    /// or the scales of a block.
+    /// Bytes of an indivisible element: a dense value, a block, or, for a field, a word of codes or
+    /// the scales of a block.
     fn unit(&self, rows: &WeightRows) -> usize {
         match self.field {
             None => rows.format.block_bytes(),
@@ -58,7 +58,7 @@ impl PartLayout {
         }
     }
 
-    /// Bytes of a row that lies tight.
+    /// Bytes of a row without padding.
     fn row_bytes(&self, rows: &WeightRows) -> usize {
         match self.field {
             None => rows.row_bytes(),
@@ -126,7 +126,7 @@ fn transposed(bytes: &[u8], row: usize, unit: usize) -> Vec<u8> {
 /// Order of the vectors of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvOrder {
-    /// Head after head, each with its slots: ours.
+    /// Head after head, each with its slots: our layout.
     #[default]
     Heads,
     /// Slot after slot, each with its heads; a sequence after the other.
@@ -139,7 +139,7 @@ pub enum KvOrder {
 }
 
 impl KvOrder {
-    /// A cache of ours as the device has it. `each` is the bytes of a vector.
+    /// Converts our cache to the device's layout. `each` is the number of bytes per vector.
     pub fn to_device(self, ours: Vec<u8>, each: usize) -> Vec<u8> {
         match self {
             KvOrder::Heads => ours,

@@ -1,24 +1,24 @@
-//! Limits of adapters that are not here: whether a text fits them is said without any of them.
+//! Limits of adapters that need not be present: the check of a text against them needs no device.
 //!
-//! Each number has a public source; a device is left out where one has none. What no source says of
-//! a device is what every WebGPU adapter offers, the first profile.
+//! Each number has a public source; a device without one is left out. Limits without a source are
+//! those of the first profile, which every WebGPU adapter offers.
 
 use lathe_kernels::{Capabilities, Reflection};
 
-/// Offer of a device, with its sources.
+/// Features and limits of a device, with their sources.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// Name on the command line.
     pub name: &'static str,
     /// Devices and drivers.
     pub what: &'static str,
-    /// Where the numbers come from.
+    /// Sources of the numbers.
     pub sources: &'static [&'static str],
     /// The numbers.
     pub caps: Capabilities,
 }
 
-/// All profiles, the least first.
+/// All profiles, the most limited first.
 pub fn profiles() -> Vec<Profile> {
     let minimal = Capabilities::minimal();
     vec![
@@ -92,7 +92,7 @@ pub fn profiles() -> Vec<Profile> {
     ]
 }
 
-/// Demands of an entry point that an adapter does not meet, in words; `memory` and
+/// Requirements of an entry point that an adapter does not meet, in words; `memory` and
 /// `invocations` are its workgroup's.
 pub fn lacking(
     reflection: &Reflection,
@@ -117,7 +117,8 @@ pub fn lacking(
     lacking
 }
 
-/// The optional features among these, which no entry point need be compiled for.
+/// Optional features that the text requires and the adapter lacks, without which the text may not
+/// compile at all.
 pub(crate) fn features_lacking(reflection: &Reflection, caps: &Capabilities) -> Vec<String> {
     let mut lacking = Vec::new();
     if reflection.needs_subgroup && caps.subgroup.is_none() {

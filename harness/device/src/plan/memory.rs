@@ -12,15 +12,15 @@ use super::recording::{Op, Recording, TensorId, TensorInit};
 /// Bytes of one upload, and of the staging memory it takes.
 pub const UPLOAD_BYTES: u64 = 16 << 20;
 
-/// Uploads on their way while the next one is filled.
+/// Maximum number of uploads in flight while the next one is filled.
 pub const UPLOADS_IN_FLIGHT: u64 = 2;
 
-/// Bytes that a tensor of so many takes on a device: whole vectors, and never none.
+/// Bytes that a tensor occupies on a device: whole vectors, at least one.
 pub fn padded(bytes: u64) -> u64 {
     bytes.max(1).next_multiple_of(TENSOR_ALIGN as u64)
 }
 
-/// Bytes of device memory by what they are for.
+/// Bytes of device memory by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// Matrices, as the kernels read them.
@@ -33,7 +33,7 @@ pub struct Memory {
     pub step: u64,
     /// Memory that only chunks of a prompt use.
     pub prompt: u64,
-    /// Staging at its peak, while the rest is filled. A discrete GPU may have it in host memory.
+    /// Staging at its peak, while the rest is filled. A discrete GPU may place it in host memory.
     pub staging: u64,
 }
 
@@ -78,7 +78,7 @@ impl Memory {
         memory
     }
 
-    /// At its peak, while the last tensors are filled.
+    /// Total at its peak, while the last tensors are filled.
     pub fn total(&self) -> u64 {
         self.tensors() + self.staging
     }
@@ -89,7 +89,7 @@ impl Memory {
     }
 }
 
-/// Returns true if the recording itself writes it.
+/// Returns true if the recording itself writes the tensor.
 fn is_worked_on(content: &TensorInit) -> bool {
     match content {
         TensorInit::Activation { .. } | TensorInit::Words(_) | TensorInit::Counter(_) => true,
@@ -115,7 +115,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Advice where a recording is too large: options that take less memory, and how much.
+/// Advice for a recording that is too large: options that need less memory, and their savings.
 pub fn advice(recording: &Recording, memory: &Memory) -> String {
     let mut advice = Vec::new();
     let has = |is: &dyn Fn(&TensorInit) -> bool| recording.tensors.iter().any(|t| is(&t.content));

@@ -1,5 +1,5 @@
-//! Work of a device as plain data: a variant specialised for a shape ([`Plan`]), which
-//! variant that is ([`select`]), operations over tensors ([`recording`]). The GPU executor turns it
+//! Work of a device as plain data: a variant specialised for a shape ([`Plan`]), the choice of that
+//! variant ([`select`]), and operations over tensors ([`recording`]). The GPU executor turns it
 //! into pipelines and buffers.
 
 pub mod backend_text;
@@ -40,8 +40,8 @@ pub struct Plan {
     pub variant: String,
     /// WGSL handed to the device.
     pub text: Cow<'static, str>,
-    /// The text is a built-in variant's: its indexing is proven by the sweeps, so it may run
-    /// without wgpu's checks. Any other text, a file's or a registered one, does only where the
+    /// True if the text is a built-in variant's: the sweeps have proven its indexing, so it may run
+    /// without wgpu's checks. Any other text, a file's or a registered one, does so only if the
     /// user vouches for it.
     pub built_in: bool,
     /// Properties that naga finds in it.
@@ -52,9 +52,9 @@ pub struct Plan {
     pub stages: Vec<PlannedStage>,
     /// Layout of quantised weight rows that it reads.
     pub packing: Packing,
-    /// The built-in variant whose stages, or at least whose tolerance, it has.
+    /// The built-in variant that the stages, or at least the tolerance, come from.
     pub declared: &'static KernelVariant,
-    /// It is a stored choice of `lathe tune`.
+    /// True for a stored choice of `lathe tune`.
     pub is_tuned: bool,
     /// Properties that only a user's file has; see [`Plan::foreign`].
     foreign: Option<Arc<Foreign>>,
@@ -63,17 +63,17 @@ pub struct Plan {
 /// Properties of a plan that only a user's file has, most of them from its mapping.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// The kernel's name of each WGSL variable that has another.
+    /// The kernel's name of each WGSL variable that is named differently.
     pub bindings: BTreeMap<String, String>,
     /// Content of uniform buffers, by name.
     pub uniforms: Vec<(String, Vec<u8>)>,
-    /// Bytes of scratch memory of the file's own, by name.
+    /// Bytes of the file's own scratch memory, by name.
     pub scratch: Vec<(String, u64)>,
-    /// Variables that hold weights in their own way.
+    /// Variables that hold weights in a layout of their own.
     pub parts: Vec<WeightPart>,
     /// Caches in another order, by the kernel's name.
     pub kv_orders: BTreeMap<&'static str, KvOrder>,
-    /// Largest distance from the reference, where that is not `declared`'s.
+    /// Tolerance, where it differs from that of `declared`.
     pub tolerated: Option<Tolerated>,
 }
 
@@ -90,9 +90,9 @@ static NOT_FOREIGN: Foreign = Foreign {
 /// A tolerance that a user's mapping asks for.
 #[derive(Clone, Copy, Debug)]
 pub enum Tolerated {
-    /// That of a built-in variant.
+    /// The tolerance of a built-in variant.
     Of(&'static KernelVariant),
-    /// Bounds of its own; the operation's where it has none.
+    /// Bounds of its own; the operation's where one is left out.
     Own {
         /// See [`Tolerance::k`].
         k: Option<f64>,
@@ -108,12 +108,12 @@ pub struct PlannedStage {
     pub entry: String,
     /// Workgroups in x, y and z.
     pub groups: [u32; 3],
-    /// Its code where that is not the plan's own text with the plan's constants and bindings:
-    /// see [`Plan::code`].
+    /// Its code, where it differs from the plan's text with the plan's constants and bindings: see
+    /// [`Plan::code`].
     pub code: Option<Arc<StageCode>>,
 }
 
-/// Shows what tells stages apart; fingerprints contain it.
+/// Shows the fields that distinguish stages; fingerprints contain them.
 impl fmt::Debug for PlannedStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("PlannedStage");
@@ -127,7 +127,7 @@ impl fmt::Debug for PlannedStage {
     }
 }
 
-/// Code that a stage of a user's mapping has of its own.
+/// Separate code of one stage of a user's mapping.
 #[derive(Debug)]
 pub struct StageCode {
     /// WGSL.
@@ -159,13 +159,13 @@ impl<'a> Code<'a> {
     }
 }
 
-/// Why a plan cannot be made.
+/// The reason why a plan cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The adapter or the shape rules the variant out.
     #[error("{0}")]
     Unavailable(String),
-    /// A user's mapping comes to what cannot be at this shape, such as no workgroup.
+    /// A user's mapping evaluates to something impossible at this shape, such as zero workgroups.
     #[error("{0}")]
     Shape(String),
     /// The WGSL does not fit the kernel.
@@ -174,7 +174,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// The error of a command to which a file or a variant was named.
+    /// The error for a command that named the file or variant.
     pub fn into_usage(self) -> Error {
         match self {
             PlanError::Reflect(e) => e.into(),
@@ -237,7 +237,7 @@ impl Plan {
         )
     }
 
-    /// A WGSL text with its modules, and what naga says of it.
+    /// A WGSL text linked with its modules, and naga's reflection of it.
     pub fn reflect(text: &str, path: &str) -> Result<(String, Reflection), PlanError> {
         let text = lathe_kernels::link(text, path)?;
         let reflection = Reflection::of(&text, path)?;
@@ -330,13 +330,13 @@ impl Plan {
         self.foreign.as_deref().unwrap_or(&NOT_FOREIGN)
     }
 
-    /// Returns true where weights or caches lie in memory as its mapping says and not as ours.
+    /// Returns true if the mapping lays out weights or caches differently from our layout.
     pub fn is_laid_out(&self) -> bool {
         let Foreign { parts, kv_orders, .. } = self.foreign();
         !parts.is_empty() || !kv_orders.is_empty()
     }
 
-    /// Returns true if a stage, or anything in its text, is bound to a name of the kernel's.
+    /// Returns true if a stage, or anything in its text, is bound to this name of the kernel's.
     pub fn binds(&self, name: &str) -> bool {
         let own = self.reflection.buffers.iter().map(|b| self.binding(&b.name));
         let stages = self.stages.iter().map(|stage| self.code(stage));
@@ -345,8 +345,8 @@ impl Plan {
         own.into_iter().any(|bound| bound == name) || stages.into_iter().any(of)
     }
 
-    /// All WGSL of the user's that it runs: the text of a file, then those of its stages' files.
-    /// None of a built-in kernel.
+    /// All of the user's WGSL that it runs: the text of a file, then those of its stages' files.
+    /// None for a built-in kernel.
     pub fn users_text(&self) -> Option<String> {
         if self.built_in {
             return None;
@@ -361,7 +361,7 @@ impl Plan {
         Some(texts.join("\n"))
     }
 
-    /// Workgroups of a stage in two dimensions, where one is not enough and it can tell.
+    /// Workgroups of a stage, in two dimensions if one is too small and the stage supports it.
     pub(crate) fn fold(
         &self,
         stage: &PlannedStage,
@@ -378,7 +378,7 @@ impl Plan {
         }
     }
 
-    /// Largest distance from the reference.
+    /// Tolerance of the result's distance from the reference.
     pub fn tolerance(&self, problem: &Problem) -> Tolerance {
         let declared = self.kernel.tolerance(Some(self.declared), problem);
         match self.foreign().tolerated {
@@ -398,7 +398,7 @@ impl Plan {
         self.foreign().bindings.get(variable).map_or(variable, String::as_str)
     }
 
-    /// Why a stage cannot run on an adapter.
+    /// Fails with the reason if a stage cannot run on an adapter.
     pub(crate) fn check_stage(
         &self,
         stage: &PlannedStage,
@@ -422,8 +422,8 @@ impl Plan {
     }
 }
 
-/// Returns true if a grid can count on an override: it may divide by those that are not zero in the
-/// variant itself.
+/// Returns true if a grid can use an override's value: it may divide by overrides that are not zero
+/// in the variant itself.
 fn fits_grid(value: f64, own: Option<f64>) -> bool {
     own == Some(value) || (value.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&value))
 }

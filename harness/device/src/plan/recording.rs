@@ -32,16 +32,16 @@ pub enum TensorInit {
     },
     /// `len` u32 words, zero at first: step state, tokens, indices.
     Words(usize),
-    /// `len` u32 words with which the workgroups of a dispatch agree, zero at first. An operation
-    /// leaves them as it found them; a run leaves multiples of its workgroups.
+    /// `len` u32 words with which the workgroups of a dispatch synchronise, zero at first. An
+    /// operation restores them; a persistent kernel leaves multiples of its workgroups.
     Counter(usize),
     /// Given f32 values.
     Values(Arc<[f32]>),
     /// Weight rows, packed for the kernels at upload.
     Weights(WeightRows, Packing),
-    /// Weight rows that the device only has as [`TensorInit::WeightPart`]s.
+    /// Weight rows that the device has only as [`TensorInit::WeightPart`]s.
     Apart(WeightRows),
-    /// Weight rows as a variable of a user's file holds them.
+    /// Weight rows in the layout of a variable of a user's file.
     WeightPart(WeightRows, PartLayout),
     /// KV cache of `len` values, zero at first.
     Kv {
@@ -98,7 +98,7 @@ pub struct Tensor {
     pub content: TensorInit,
 }
 
-/// Where an operation stands in the model.
+/// Position of an operation in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Label {
     /// Layer, if it belongs to one.
@@ -119,7 +119,7 @@ impl fmt::Display for Label {
 /// One kernel invocation.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// Where it stands.
+    /// Position in the model.
     pub label: Label,
     /// Its parameters.
     pub shape: Shape,
@@ -138,7 +138,7 @@ impl Op {
         self.plan.kernel
     }
 
-    /// Elements that the kernel declares of a tensor it binds, which may have room for more.
+    /// Length that the kernel declares for a tensor it binds, which may be larger.
     pub fn declared_len(&self, tensor: TensorId, problem: &Problem) -> Option<usize> {
         let (name, _) = self.bindings.iter().find(|(_, id)| *id == tensor)?;
         let binding = self.kernel().bindings.iter().find(|b| b.name == *name)?;
@@ -165,14 +165,14 @@ pub struct Chunk {
     pub ops: Vec<Op>,
 }
 
-/// Part of a recording that runs; several run one after the other.
+/// Part of a recording; several can run one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Decode steps of a token each.
+    /// Decode steps, one token each.
     Steps(usize),
     /// The chunk of this index.
     Chunk(usize),
-    /// Operations of a decode step after its last layer: after the last chunk of a prompt.
+    /// Operations of a decode step after its last layer; they run after the last chunk of a prompt.
     Tail,
 }
 
@@ -201,13 +201,13 @@ pub struct Recording {
     pub tensors: Vec<Tensor>,
     /// Operations of a step in order.
     pub ops: Vec<Op>,
-    /// The first of them that follow the last layer.
+    /// Index of the first operation after the last layer.
     pub tail: usize,
     /// Chunks of a prompt, the largest first.
     pub chunks: Vec<Chunk>,
-    /// Operations of a step that one dispatch does, in order.
+    /// Persistent kernels, each for consecutive operations of a step, in order.
     pub runs: Vec<Run>,
-    /// Tensors that lie in one buffer.
+    /// Groups of tensors that share a buffer.
     pub stacks: Vec<Stack>,
 }
 
@@ -231,8 +231,8 @@ impl Recording {
     }
 
     /// An operation over tensors. Every binding of the kernel but scratch and counters must be
-    /// given; those that the variant declares and the caller did not bind are added here, shared
-    /// with equal ones of the same kernel: its operations never run at the same time.
+    /// given. Missing ones that the variant declares are added here and shared with equal ones of
+    /// the same kernel, whose operations never run at the same time.
     pub fn bound(
         &mut self,
         label: Label,
@@ -287,7 +287,7 @@ impl Recording {
         Op { own, label, shape, plan, bindings }
     }
 
-    /// The tensor of a name and a size, or a new one.
+    /// The tensor of this name and size, or a new one.
     fn shared(&mut self, name: String, content: TensorInit) -> TensorId {
         let bytes = content.device_bytes();
         let same = |t: &Tensor| t.name == name && t.content.device_bytes() == bytes;
@@ -297,7 +297,7 @@ impl Recording {
         }
     }
 
-    /// Operations of a part, once.
+    /// Operations of a part, for one of its repetitions.
     pub fn part(&self, part: Part) -> &[Op] {
         match part {
             Part::Steps(_) => &self.ops,
@@ -306,7 +306,7 @@ impl Recording {
         }
     }
 
-    /// An error where one dispatch does several operations, for `what` looks at them one by one.
+    /// Fails if the recording has persistent kernels, since `what` handles operations one by one.
     pub fn refuse_runs(&self, what: &str) -> Result<()> {
         match self.runs.first() {
             None => Ok(()),

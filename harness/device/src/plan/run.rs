@@ -1,5 +1,5 @@
-//! Runs: operations in order that one dispatch does, as phases between which all its workgroups
-//! wait for each other. The operations stay what they are: the CPU executor, the judge and the
+//! Persistent kernels (runs): consecutive operations in one dispatch, as phases with grid barriers
+//! between them. The operations remain in the recording: the CPU executor, the judge and the
 //! profiler see them one by one.
 
 mod layers;
@@ -18,27 +18,29 @@ use crate::plan::limits;
 use crate::plan::memory::padded;
 use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
 
-/// Sectors that an invocation may prefetch at a wait: each is a line of WGSL.
+/// Maximum number of sectors that an invocation may prefetch at a grid barrier: each is a line of
+/// WGSL.
 const MOST_PREFETCH: u32 = 64;
 
-/// Steps that have runs.
+/// Choice of persistent kernels for a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
-    /// Layers are runs where the adapter has passed the test of waiting workgroups.
+    /// Layers are persistent kernels if the adapter has passed the test of the grid barrier.
     #[default]
     Auto,
-    /// None: a dispatch a stage.
+    /// No persistent kernels: one dispatch per stage.
     Off,
-    /// Runs on this grid, tested or not.
+    /// Persistent kernels on this grid, tested or not.
     Of(Grid),
-    /// `Auto` on an adapter that passed with this grid, whether it did or not: for tests of what
-    /// follows where workgroups then wait in vain. On the command line `auto:GRID`.
+    /// Like `Auto`, but skips the adapter test and assumes this grid passed. Tests use it to
+    /// provoke a barrier time-out. On the command line `auto:GRID`.
     #[doc(hidden)]
     Assumed(Grid),
 }
 
 impl Runs {
-    /// Returns true if nobody chose the grid, so that a step without runs may take its place.
+    /// Returns true if the user did not choose the grid, so that a step without persistent kernels
+    /// may replace it.
     pub fn is_auto(self) -> bool {
         matches!(self, Runs::Auto | Runs::Assumed(_))
     }
@@ -89,56 +91,56 @@ impl fmt::Display for Runs {
     }
 }
 
-/// Operations of a step that one dispatch does.
+/// A persistent kernel: consecutive operations of a step in one dispatch.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Indices among the step's.
+    /// Range of its operations in the step.
     pub ops: Range<usize>,
-    /// Layers that they are of.
+    /// Number of layers it covers.
     pub layers: usize,
-    /// Dispatches that they would be apart.
+    /// Number of dispatches it replaces.
     pub phases: usize,
     /// Its workgroups.
     pub grid: Grid,
-    /// WGSL, with what naga says of it. Equal runs share it.
+    /// WGSL with naga's reflection of it. Equal kernels share it.
     pub text: Arc<RunText>,
     /// Target of each variable.
     pub bound: Vec<(String, Bound)>,
-    /// The words with which its workgroups wait.
+    /// The counters of its grid barrier.
     pub arrivals: TensorId,
 }
 
-/// Target of a variable of a run.
+/// Target of a variable of a persistent kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// A tensor.
     Tensor(TensorId),
-    /// A tensor of each of some layers, in one buffer: one of [`Recording::stacks`].
+    /// One tensor per layer in one buffer: one of [`Recording::stacks`].
     Stack(Stack),
 }
 
 impl Run {
-    /// Target of a variable. Panics when it is not: runs bind all that they name.
+    /// Target of a variable. Panics if it has none: every variable of a text is bound.
     pub fn bound(&self, variable: &str) -> &Bound {
         let found = self.bound.iter().find(|(name, _)| name == variable);
         found.map_or_else(|| panic!("nothing bound to {variable}"), |(_, bound)| bound)
     }
 }
 
-/// Tensors that lie in one buffer, so that a run finds those of each layer.
+/// Tensors of consecutive layers in one buffer, which a persistent kernel indexes by layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// In the order of the layers, all as long.
+    /// The tensors in the order of the layers, all of one length.
     pub tensors: Vec<TensorId>,
-    /// Bytes from one to the next.
+    /// Bytes from one tensor to the next.
     pub stride: u64,
 }
 
-/// Tensors of a stack begin at multiples of this, at which any adapter can bind them.
+/// Alignment of the tensors of a stack, at which any adapter can bind them.
 const STACK_ALIGN: u64 = 256;
 
 impl Stack {
-    /// A stack of tensors that take so many bytes each.
+    /// A stack of tensors of `bytes` bytes each.
     fn new(tensors: Vec<TensorId>, bytes: u64) -> Self {
         Self { tensors, stride: padded(bytes).next_multiple_of(STACK_ALIGN) }
     }
@@ -158,7 +160,7 @@ pub struct RunText {
     pub reflection: Reflection,
 }
 
-/// Name of the words with which the workgroups of a grid wait.
+/// Name of the grid barrier's counters.
 fn arrivals_name(grid: Grid) -> String {
     format!("run.arrivals.{}", grid.groups)
 }
@@ -175,13 +177,13 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
         && op.plan.stages.iter().all(|stage| linear(stage.groups) && fits(&stage.entry))
 }
 
-/// Makes the operations of layers that follow each other a run, as many layers as the grid says,
-/// as they have the same operations, and as have room in the adapter's bindings. What cannot be
-/// phases, or needs what the adapter lacks, stays apart.
+/// Joins operations of consecutive layers into persistent kernels. Each covers as many layers as
+/// the grid allows, as have the same operations, and as the adapter's bindings can hold. Operations
+/// that cannot be phases, or need something that the adapter lacks, stay separate.
 ///
 /// # Errors
-/// Phases cannot be joined, one breaks the rule of runs (`Joined::reflected`), or naga refuses
-/// what comes of it.
+/// Phases cannot be joined, one breaks a rule of persistent kernels (`Joined::reflected`), or naga
+/// refuses the joined text.
 pub fn add_runs(
     recording: &mut Recording,
     grid: Grid,
@@ -220,23 +222,23 @@ pub fn add_runs(
 /// A step without one of its phases.
 #[derive(Clone, Debug)]
 pub struct LeftOut {
-    /// The operations whose phase it is, one of each layer that has it.
+    /// The operations whose phase is left out, one per layer that has it.
     pub ops: Vec<usize>,
-    /// Index among their dispatches.
+    /// Index of its dispatch in each of them.
     pub stage: usize,
-    /// Recording without it. It computes something else: it is there to be timed.
+    /// The recording without it. It computes something else and serves timing alone.
     pub recording: Arc<Recording>,
 }
 
-/// Identity of a phase across layers: what its operation does, which of
-/// those of the layer that do so it is, and which dispatch of it.
+/// Identity of a phase across layers: its operation's role, its number among the layer's operations
+/// of that role, and the index of its dispatch.
 type PhaseKey = (&'static str, usize, usize);
 
-/// The steps in which all layers lack one of the phases of their runs, a step a phase. A run of
-/// fewer than three phases keeps them.
+/// One step per phase, in which all layers of the persistent kernels lack that phase. Kernels of
+/// fewer than three phases keep them.
 ///
 /// # Errors
-/// naga refuses what is left.
+/// naga refuses the text without the phase.
 pub fn without_each_phase(
     recording: &Recording,
     caps: &Capabilities,
@@ -287,7 +289,7 @@ pub fn without_each_phase(
     Ok(left_out)
 }
 
-/// The operations of each layer among some.
+/// The operations in the range, as one range per layer.
 fn ranges_of(recording: &Recording, ops: &Range<usize>) -> Vec<Range<usize>> {
     let same = |a: &Op, b: &Op| a.label.layer == b.label.layer;
     let mut from = ops.start;
@@ -298,12 +300,12 @@ fn ranges_of(recording: &Recording, ops: &Range<usize>) -> Vec<Range<usize>> {
     chunks.collect()
 }
 
-/// Dispatches of some operations, where each has its own.
+/// Dispatches of operations that are not joined.
 fn dispatches(recording: &Recording, ops: &Range<usize>) -> usize {
     recording.ops[ops.clone()].iter().map(|op| op.plan.stages.len()).sum()
 }
 
-/// The operations of each layer that can be a run, as far as they follow each other.
+/// The operations of each layer that can be phases, as ranges of consecutive operations.
 fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for (i, op) in recording.ops.iter().enumerate() {
@@ -322,11 +324,11 @@ fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
     ranges
 }
 
-/// A run: its buffers, its variables with the numbers of their buffers, its text.
+/// A persistent kernel: its buffers, its variables with the numbers of their buffers, its text.
 type Found = (Vec<Bound>, Vec<(String, usize)>, Arc<RunText>);
 
-/// Number of the first of some layers that can be one run, and that run; none where one layer alone
-/// is too much for the adapter.
+/// The largest number of leading layers that fit one persistent kernel, and that kernel; none where
+/// a single layer is too much for the adapter.
 fn most_layers(
     recording: &Recording,
     left: &[Range<usize>],

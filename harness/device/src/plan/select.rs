@@ -1,5 +1,5 @@
-//! Selection of the variant that runs: an explicit choice, or the first of the kernel's preferences
-//! that can.
+//! Selection of a variant: an explicit choice, or the first of the kernel's preferences that can
+//! run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,11 +51,11 @@ impl fmt::Display for Hint {
 
 impl Hint {
     /// Reads `KERNEL=VARIANT`, `KERNEL=FILE.wgsl` or `KERNEL/VARIANT=FILE.wgsl`. Without a variant
-    /// a file stands in the place of the kernel's first.
+    /// a file replaces the kernel's first.
     ///
     /// # Errors
-    /// The text has another form, names a kernel or a place that does not exist, or the file cannot
-    /// be read, does not link or does not validate.
+    /// The text has another form, names a kernel or a variant that does not exist, or the file
+    /// cannot be read, does not link or does not validate.
     pub fn parse(text: &str) -> Result<(String, Self)> {
         let usage = |reason: &str| Error::Usage(format!("hint {text}: {reason}"));
         let (left, right) = text.split_once('=').ok_or_else(|| {
@@ -86,10 +86,10 @@ impl Hint {
     }
 }
 
-/// Hints as on the command line, one per kernel.
+/// Parses hints as given on the command line, one per kernel.
 ///
 /// # Errors
-/// Those of [`Hint::parse`], or two hints for one kernel.
+/// Same as [`Hint::parse`], and two hints for one kernel.
 pub fn parse_hints(texts: &[String]) -> Result<Hints> {
     let mut hints = Hints::new();
     for text in texts {
@@ -112,7 +112,7 @@ pub fn known(name: &str) -> Result<&'static Kernel> {
     })
 }
 
-/// Why nothing could be selected.
+/// The reason why no variant could be selected.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
     /// The hint names no variant of this kernel.
@@ -122,7 +122,7 @@ pub enum SelectError {
         kernel: &'static str,
         /// The hint's variant.
         hint: String,
-        /// Variants that there are.
+        /// The kernel's variants.
         known: String,
     },
     /// The hinted variant cannot run here. It is never replaced by another.
@@ -132,9 +132,9 @@ pub enum SelectError {
         kernel: &'static str,
         /// The hint's variant.
         hint: String,
-        /// The shape at hand.
+        /// The shape.
         shape: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The hinted file does not fit the kernel; the message begins with the file.
@@ -145,15 +145,15 @@ pub enum SelectError {
     Nothing {
         /// Kernel.
         kernel: &'static str,
-        /// The shape at hand.
+        /// The shape.
         shape: String,
         /// Each variant's reason.
         reasons: String,
     },
 }
 
-/// Selects a variant. An explicit choice always wins or fails loudly; then comes what was tuned
-/// for this adapter and shape, then the kernel's own preferences.
+/// Selects a variant. An explicit choice always wins or fails with an error; then comes the choice
+/// tuned for this adapter and shape, then the kernel's own preferences.
 pub fn select(
     kernel: &'static Kernel,
     shape: &Shape,

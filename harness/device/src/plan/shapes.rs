@@ -1,4 +1,4 @@
-//! `--shape`: one shape, or all that lists and ranges of values make.
+//! `--shape`: one shape, or all combinations of lists and ranges of values.
 //!
 //! ```text
 //! ROWS=1152,K=6912          one
@@ -13,11 +13,11 @@ use super::Subject;
 use super::target::meant;
 use crate::error::{Error, Result};
 
-/// Most values or shapes of one text: a range that was not meant is noticed before it runs for
-/// days.
+/// Maximum number of values or shapes of one text: catches a range that was not intended before it
+/// runs for days.
 pub const MOST: usize = 1000;
 
-/// The only problem of a text, as [`all`] has it.
+/// The only problem of a text, parsed as by [`all`].
 pub fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
     let mut all = all(kernel, text.unwrap_or_default())?;
     match all.len() {
@@ -26,7 +26,8 @@ pub fn one(kernel: &Kernel, text: Option<&str>) -> Result<Problem> {
     }
 }
 
-/// Problems of a text, each with what the text does not name moved to what a user's file takes.
+/// Problems of a text; parameters that it does not name are moved to values that a user's file
+/// supports.
 pub fn filled(
     problems: Vec<Problem>,
     text: &str,
@@ -51,8 +52,8 @@ pub fn filled(
     Ok(problems.into_iter().map(fill).collect())
 }
 
-/// All problems of a text, the last parameter changing first. Parameters that it does not name are
-/// those of the first benchmark.
+/// All problems of a text, the last parameter changing first. Parameters that it does not name have
+/// the values of the first benchmark.
 pub fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
     let mut problems = vec![kernel.default_problem()];
     for part in parts(text)? {
@@ -71,7 +72,7 @@ pub fn all(kernel: &Kernel, text: &str) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// What is between the commas outside brackets.
+/// Splits a text at the commas outside brackets.
 fn parts(text: &str) -> Result<Vec<&str>> {
     let (mut parts, mut from, mut inside) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {
@@ -122,8 +123,8 @@ fn values(part: &str) -> Result<Vec<String>> {
     Ok(all.into_iter().map(|value| format!("{name}={value}")).collect())
 }
 
-/// A number, or those of a range: `first-last`, `first-last+step` or `first-last*factor`, with
-/// `between` in the place of `-`.
+/// A number, or the numbers of a range: `first-last`, `first-last+step` or `first-last*factor`,
+/// with `between` in place of `-`.
 pub fn range(
     text: &str,
     between: &str,
@@ -156,12 +157,12 @@ pub fn range(
     Ok(all)
 }
 
-/// A record's shape without its defaults, where its kernel is known.
+/// A record's shape without the defaults of its kernel, where the kernel is known.
 pub fn brief(kernel: &str, shape: &str) -> String {
     lathe_kernels::kernel(kernel).map_or_else(|| shape.to_owned(), |kernel| kernel.brief(shape))
 }
 
-/// A shape that this kernel does not have, with the parameter that was perhaps meant.
+/// The error for a shape that this kernel does not have, with a proposal for a mistyped parameter.
 fn usage(kernel: &Kernel, error: ShapeError) -> Error {
     match &error {
         ShapeError::Unknown { name, .. } => {

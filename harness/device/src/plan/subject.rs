@@ -8,13 +8,13 @@ use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Problem, Sha
 use super::user::UserKernel;
 use super::{Plan, PlanError};
 
-/// A variant of a kernel, with some of its overrides set, or a user's file in its place. A file is
-/// read, linked and parsed once, for however many shapes plans are made.
+/// A variant of a kernel, with some of its overrides set, or a user's file that replaces it. A file
+/// is read, linked and parsed once, for any number of shapes.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// The kernel.
     pub kernel: &'static Kernel,
-    /// The variant, or the one in whose place a file stands.
+    /// The variant, or the one that a file replaces.
     pub variant: &'static KernelVariant,
     constants: Constants,
     file: Option<Arc<UserKernel>>,
@@ -26,7 +26,7 @@ impl Subject {
         Self::tuned(kernel, variant, Constants::new())
     }
 
-    /// Such a variant with some overrides set.
+    /// A built-in or registered variant with some overrides set.
     pub fn tuned(
         kernel: &'static Kernel,
         variant: &'static KernelVariant,
@@ -35,13 +35,13 @@ impl Subject {
         Self { kernel, variant, constants, file: None }
     }
 
-    /// Reads, links and parses `path` and the TOML file beside it, if there is one; or where `path`
-    /// is a TOML file, it and the WGSL that it names. It has the grid of `variant`, unless its
-    /// mapping gives another.
+    /// Reads, links and parses `path` and the TOML file of the same name, if there is one; or, if
+    /// `path` is a TOML file, it and the WGSL that it names. Its grid is that of `variant`, unless
+    /// its mapping gives another.
     ///
     /// # Errors
-    /// A file cannot be read, does not link or does not validate. What does not fit the kernel is
-    /// said once it is planned.
+    /// A file cannot be read, does not link or does not validate. A file that does not fit the
+    /// kernel is reported once it is planned.
     pub fn compile(
         path: &Path,
         kernel: &'static Kernel,
@@ -85,18 +85,18 @@ impl Subject {
         }
     }
 
-    /// Returns true where a mapping restricts the shapes.
+    /// Returns true if a mapping restricts the shapes.
     pub fn is_choosy(&self) -> bool {
         self.file.as_ref().is_some_and(|file| file.is_choosy())
     }
 
-    /// Returns true where a mapping has a tolerance.
+    /// Returns true if a mapping has a tolerance.
     pub fn has_tolerance(&self) -> bool {
         self.file.as_ref().is_some_and(|file| file.tolerated.is_some())
     }
 
-    /// A problem with what a mapping takes of each parameter; conditions are not looked at.
-    /// `pick(n)` draws a number below `n`.
+    /// The problem with each parameter moved to a value that a mapping supports; conditions are not
+    /// checked. `pick(n)` draws a number below `n`.
     pub fn fitted(&self, problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
         match &self.file {
             Some(file) => file.fitted(problem, pick),
@@ -104,9 +104,9 @@ impl Subject {
         }
     }
 
-    /// The nearest problem within what a mapping takes of each parameter, with the state at the end
-    /// of what a condition allows, or anywhere before it; none where a condition fails all the
-    /// same. `pick(n)` draws a number below `n`.
+    /// The nearest problem that a mapping supports. If a condition limits the state, it is the
+    /// largest one allowed, or any before it; none if a condition fails all the same. `pick(n)`
+    /// draws a number below `n`.
     pub fn within(
         &self,
         problem: Problem,

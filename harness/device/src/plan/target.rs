@@ -1,4 +1,4 @@
-//! Names of commands: variants of a kernel, or a user's WGSL file in a variant's place.
+//! Targets of commands: variants of a kernel, or a user's WGSL file that replaces a variant.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use super::user::is_file;
 use super::{PlanError, Subject, shapes};
 use crate::error::{Error, Result};
 
-/// Variants of one kernel, or the one in whose place a file stands.
+/// Variants of one kernel, or the one that a file replaces.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The kernel.
     pub kernel: &'static Kernel,
-    /// Variants, as they were named or in the order of the declaration; or the file.
+    /// Variants, as named or in the order of the declaration; or the file.
     pub subjects: Vec<Subject>,
 }
 
@@ -63,8 +63,8 @@ impl Target {
         Ok(Self { kernel, subjects: vec![Subject::of(kernel, found)] })
     }
 
-    /// One side of a comparison: `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`. A file alone stands
-    /// in the place of the first variant.
+    /// One side of a comparison: `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`. A file alone
+    /// replaces the first variant.
     pub fn side(kernel: &'static Kernel, text: &str) -> Result<Subject> {
         let target = match text.split_once('=') {
             _ if !is_file(text) => Self::variant(kernel, text)?,
@@ -77,7 +77,7 @@ impl Target {
         Ok(target.subjects.into_iter().next().expect("a kernel has variants"))
     }
 
-    /// A user's file in the place of the first of these variants.
+    /// A user's file that replaces the first of these variants.
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let subject = Subject::compile(path, self.kernel, self.subjects[0].variant);
         let subjects = vec![subject.map_err(PlanError::into_usage)?];
@@ -85,7 +85,7 @@ impl Target {
     }
 
     /// All problems of a `--shape`. Parameters that it does not name keep the kernel's defaults, or
-    /// are what the file takes.
+    /// take values that the file supports.
     pub fn problems(&self, text: &str, caps: &Capabilities) -> Result<Vec<Problem>> {
         let problems = shapes::all(self.kernel, text)?;
         match self.subjects.as_slice() {
@@ -95,9 +95,9 @@ impl Target {
     }
 }
 
-/// Proposes what a mistyped name may have meant, or lists all that there are.
+/// Proposes known names similar to a mistyped one, or lists all known names.
 pub fn meant(name: &str, known: &[&str]) -> String {
-    /// How alike two names are, from 0 to 1, when one is taken for the other.
+    /// Least similarity, from 0 to 1, at which a known name is proposed.
     const ALIKE: f64 = 0.75;
     let alike = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
     let mut near: Vec<_> = known.iter().filter(|known| alike(known) >= ALIKE).collect();

@@ -1,5 +1,4 @@
-//! Tuned choices of variants and constants: kept in one file, found again for an adapter and a
-//! shape.
+//! Tuned choices of variants and constants, kept in one file and looked up by adapter and shape.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -35,15 +34,15 @@ pub struct Entry {
     pub constants: BTreeMap<String, f64>,
     /// Hash of the source and all constants it was tuned with.
     pub source: String,
-    /// Time over the incumbent's.
+    /// Ratio of its time to the incumbent's.
     pub ratio: Ratio,
-    /// Choice that it beat.
+    /// The choice that it beat.
     pub incumbent: String,
-    /// When, UTC.
+    /// Date and time, UTC.
     pub date: String,
 }
 
-/// Where a choice was measured, or is to hold.
+/// Adapter, wgpu version and checks that a choice was measured on or is valid for.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The adapter and its driver.
@@ -55,7 +54,7 @@ pub struct Place<'a> {
 }
 
 impl Entry {
-    /// Returns true if it was measured in such a place.
+    /// Returns true if it was measured under these conditions.
     fn holds_in(&self, place: &Place<'_>) -> bool {
         self.is_of(place.adapter)
             && self.wgpu == place.wgpu
@@ -66,7 +65,7 @@ impl Entry {
         self.adapter == adapter.name && self.driver == adapter.driver
     }
 
-    /// Returns true if both are for one adapter, driver, version of wgpu, mode of its checks,
+    /// Returns true if both have the same adapter, driver, version of wgpu, mode of its checks,
     /// kernel and shape.
     fn is_for_same(&self, other: &Self) -> bool {
         fn place(e: &Entry) -> [&str; 6] {
@@ -75,7 +74,7 @@ impl Entry {
         place(self) == place(other)
     }
 
-    /// Variant, constants and text that it chooses.
+    /// The variant, constants and text of the choice.
     fn choice(&self) -> (&str, &BTreeMap<String, f64>, &str) {
         (&self.variant, &self.constants, &self.source)
     }
@@ -85,7 +84,7 @@ impl Entry {
         format!("{} {} (source {}, {})", self.variant, set.join(","), self.source, self.date)
     }
 
-    /// Plan that it chooses for a shape; or why it is stale.
+    /// The choice's plan for a shape, or the reason why it is stale.
     fn plan(
         &self,
         kernel: &'static Kernel,
@@ -137,7 +136,7 @@ impl Store {
         Self::parse(&text, path)
     }
 
-    /// Reads a text, which errors say is `path`'s.
+    /// Parses a text; errors name `path` as its file.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let bad = |reason: String| Error::Usage(format!("{}: {reason}", path.display()));
         let store: Self = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
@@ -147,7 +146,7 @@ impl Store {
         }
     }
 
-    /// Writes the store beside its old version and puts it in its place.
+    /// Writes the store to a new file and replaces the old one with it.
     pub fn write(&self, path: &Path) -> Result<()> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(Error::io(path))?;
@@ -165,14 +164,14 @@ impl Store {
         self.entries.push(entry);
     }
 
-    /// Returns true if there is a choice for the same place, kernel and shape.
+    /// Returns true if there is a choice for the same conditions, kernel and shape.
     pub fn has(&self, entry: &Entry) -> bool {
         self.entries.iter().any(|known| known.is_for_same(entry))
     }
 
-    /// The choices of several files as one store, in the order of the files. Of one choice that was
-    /// measured again the later counts; two choices for one place, kernel and shape contradict each
-    /// other.
+    /// The choices of several files as one store, in the order of the files. A later measurement of
+    /// the same choice replaces an earlier one; two different choices for the same conditions,
+    /// kernel and shape contradict each other.
     pub fn merge(inputs: Vec<(PathBuf, Self)>, prefer: Option<Prefer>) -> Merged<Self> {
         let empty = Self { schema_version: 1, entries: Vec::new() };
         let mut result = Merged { merged: empty, notes: Vec::new(), contradictions: Vec::new() };
@@ -228,7 +227,7 @@ impl Store {
 #[derive(Clone, Debug, Default)]
 pub struct Tuned {
     entries: Vec<Entry>,
-    /// Entries that were reported as stale: a layer asks for the same as the one before.
+    /// Entries already reported as stale: every layer asks for the same ones.
     said: Arc<Mutex<BTreeSet<usize>>>,
 }
 
@@ -237,8 +236,8 @@ impl Tuned {
         Self { entries, said: Arc::default() }
     }
 
-    /// The plan stored for a shape and why it is taken. An entry is stale where its source has
-    /// changed since, or where it cannot be planned: that is said once, and there is none.
+    /// The plan stored for a shape, with the reason for it. An entry is stale if its source has
+    /// changed since or if it cannot be planned: it is reported once and ignored.
     pub fn find(
         &self,
         kernel: &'static Kernel,

@@ -1,10 +1,10 @@
-//! What tensors hold, as bytes of the device: laid out, read back, shared.
+//! Tensor contents as bytes of the device: laid out, read back, shared.
 
 use crate::gpu::{DeviceBuffer, Gpu};
 use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::TensorInit;
 
-/// Whether two tensors of one name can be the same memory: as long, and laid out alike.
+/// Returns true if two tensors of one name can share memory: equal length and layout.
 pub(super) fn alike(a: &TensorInit, b: &TensorInit) -> bool {
     let same = match (a, b) {
         (TensorInit::Weights(a, packed), TensorInit::Weights(b, other)) => {
@@ -21,8 +21,8 @@ pub(super) fn alike(a: &TensorInit, b: &TensorInit) -> bool {
     same && a.device_bytes() == b.device_bytes()
 }
 
-/// Writes what a new tensor holds. `on` hears how many bytes of a matrix are on their way, as often
-/// as some are: one may be half of a model.
+/// Writes the initial content of a new tensor. `on` receives the number of bytes written by each
+/// upload: a matrix may be half of a model.
 pub(super) fn fill(gpu: &Gpu, block: &DeviceBuffer, content: &TensorInit, on: &mut dyn FnMut(u64)) {
     match content {
         // wgpu hands out zeroed memory, but a guarded block is poisoned.

@@ -25,7 +25,7 @@ pub struct TimedStep {
 }
 
 impl GpuExecutor {
-    /// Allocates queries for [`GpuExecutor::timed`]; an error without timestamps, or where one
+    /// Allocates queries for [`GpuExecutor::timed`]. Fails without timestamps, or where one
     /// dispatch does several operations.
     pub fn op_timer(&self, part: Part) -> Result<OpTimer> {
         self.recording.refuse_runs("a profile by operation")?;
@@ -35,8 +35,8 @@ impl GpuExecutor {
         })
     }
 
-    /// Runs a part, which is prepared, with every operation in a pass of its own between two
-    /// timestamps. The labels of the recording say what each is.
+    /// Runs a prepared part with every operation in a pass of its own between two timestamps. The
+    /// recording's labels name the operations.
     pub fn timed(&self, part: Part, OpTimer(stamps): &OpTimer) -> Result<TimedStep> {
         let begun = Instant::now();
         let (record, submit, submission) =
@@ -53,7 +53,7 @@ impl GpuExecutor {
         Ok(TimedStep { us, record, submit, wait })
     }
 
-    /// Records and submits the part; how long each took.
+    /// Records and submits the part; also returns the time of each of the two.
     fn submit_timed(
         &self,
         part: Part,

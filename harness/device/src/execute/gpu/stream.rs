@@ -10,19 +10,18 @@ use crate::execute::{Batch, Stream, Submission};
 use crate::gpu::{Gpu, Timestamps};
 use crate::plan::recording::{Part, TensorId};
 
-/// Submissions on their way at once: one runs while the next is recorded.
+/// Maximum number of submissions in flight: one runs while the next is recorded.
 const IN_FLIGHT: usize = 2;
 
-/// Steps of a submission that was joined, at most: what follows a token that ends a text is in
-/// vain.
+/// Maximum number of steps in a joined submission: steps after an end-of-text token are wasted.
 const MOST_JOINED: usize = 32;
 
-/// What a stream has still to submit.
+/// The submissions of a stream that are not yet submitted.
 #[derive(Debug)]
 struct Pending<'a> {
     rest: &'a [Submission],
     joined_up_to: Option<Duration>,
-    /// What a step took that ended.
+    /// Time per step of the last submission that ended.
     step: Option<Duration>,
 }
 
@@ -31,13 +30,13 @@ impl<'a> Pending<'a> {
         Self { rest: &stream.submissions, joined_up_to: stream.joined_up_to, step: None }
     }
 
-    /// Words that a submission reads back at most.
+    /// Largest number of words that a submission reads back.
     fn most_words(&self) -> usize {
         let longest = self.rest.iter().map(|s| s.words.len()).max().unwrap_or(0);
         longest.max(if self.joined_up_to.is_some() { MOST_JOINED } else { 0 })
     }
 
-    /// The next one, with those that follow as far as there is time for them.
+    /// The next submission, joined with its successors as far as the time bound allows.
     fn next(&mut self) -> Option<Submission> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -58,7 +57,7 @@ impl<'a> Pending<'a> {
         Some(next)
     }
 
-    /// Hears what steps took.
+    /// Notes the time that steps took.
     fn took(&mut self, steps: usize, time: Duration) {
         if steps > 0 {
             self.step = Some(time / steps as u32);
@@ -66,7 +65,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// What a submission in flight needs for itself.
+/// Read-back buffer and timestamps of one submission in flight.
 #[derive(Debug)]
 struct StreamSlot {
     words: wgpu::Buffer,
@@ -81,7 +80,7 @@ impl StreamSlot {
         Ok(Self { words, timestamps })
     }
 
-    /// The first words, how many waits gave up, and the time it took.
+    /// The first words, the number of timed-out waits at grid barriers, and the GPU time.
     fn harvest(&self, gpu: &Gpu, count: usize) -> Result<(Vec<u32>, u32, Option<Duration>)> {
         let mut words: Vec<u32> = bytemuck::pod_collect_to_vec(&gpu.mapped(&self.words)?);
         let waits = words.pop().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Rows of q with or without K and V beside them, queries spread over threads.
+//! Rows of q with or without K and V in the same row, queries spread over threads.
 
 use lathe_kernels::StateWord;
 use lathe_kernels::attention::Heads;

@@ -29,9 +29,9 @@ impl Oracle for GemvQ {
     }
 }
 
-/// The product of a matrix whose rows are no runs of whole blocks: some at a time are decoded and
-/// multiplied as f32 rows. A weight is made of terms as large as the largest of its block, of which
-/// the row may hold nothing else: the magnitude is of those.
+/// The product of a matrix whose rows are not runs of whole blocks: a tile of rows at a time is
+/// decoded and multiplied as f32. The magnitude uses each block's largest weight: a weight is a sum
+/// of terms that large, even where the row itself holds only small ones.
 fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
     let (format, k) = (format_of(weights), x.len());
     // As many rows as a block has values, so that a column's block is decoded once.

@@ -1,5 +1,5 @@
-//! The one place where an operation's parameters and bindings meet its reference: a file of its
-//! name, which implements [`Oracle`] for its parameters.
+//! The one place where an operation's parameters and bindings meet its reference: one file per
+//! operation implements [`Oracle`] for its parameters.
 
 mod cache;
 mod choose;
@@ -17,27 +17,27 @@ use crate::error::{Error, Result};
 use crate::plan::recording::{Op, TensorId};
 use crate::plan::weights::WeightRows;
 
-/// What an operation should leave in the tensors it writes.
+/// Expected content of the tensors that an operation writes.
 pub type Outcomes = Vec<(TensorId, Outcome)>;
 
-/// The reference of an operation: what invocations with these parameters should leave behind.
+/// The reference of an operation: expected outcomes of invocations with these parameters.
 pub trait Oracle: Params {
-    /// What each written tensor should hold, given what all tensors hold before.
+    /// Expected content of each written tensor, given the contents of all tensors before.
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes;
 
     /// Runs an operation that changes little of a large tensor without copying it: a cache is far
-    /// larger than what a step appends to it. False where [`Oracle::expected`] is to be used.
+    /// larger than one step's rows. Returns false where [`Oracle::expected`] is to be used.
     fn in_place(&self, _op: &Op, _values: &mut [Value]) -> bool {
         false
     }
 }
 
-/// What an operation finds: the values of its bindings.
+/// An operation's inputs: the values of its bindings.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// The operation.
     pub op: &'a Op,
-    /// One value a tensor of the recording.
+    /// One value per tensor of the recording.
     pub values: &'a [Value],
 }
 
@@ -64,12 +64,12 @@ impl<'a> Inputs<'a> {
         self.value(name).weights()
     }
 
-    /// The position in `state`: tokens of the sequence before the one at hand.
+    /// The position in `state`: tokens of the sequence before the current one.
     pub fn position(&self) -> u32 {
         self.words("state")[StateWord::Position as usize]
     }
 
-    /// The rotation of the position at hand.
+    /// The rotation of the current position.
     fn rotation(&self, style: RopeStyle) -> reference::rope::Rope<'a> {
         let spec = self.value("rope").rope();
         reference::rope::Rope {
@@ -94,7 +94,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// The state an operation finds; that of a first token where it reads none.
+/// The state that an operation reads, or that of a first token where it reads none.
 pub(crate) fn state(op: &Op, values: &[Value]) -> State {
     let Some(binding) = op.kernel().state_binding(&op.shape) else { return State::default() };
     let words = values[op.tensor(binding.name).0].words();
@@ -120,7 +120,7 @@ fn of<P: Oracle>(_: &'static Declaration<P>) -> AnyOracle {
 
 type Oracles = BTreeMap<&'static str, AnyOracle>;
 
-/// A module of the operation's name for each, and the table of them.
+/// Declares a module per operation and the table of their oracles.
 macro_rules! oracles {
     ($($name:ident)*) => {
         $(mod $name;)*
@@ -132,14 +132,14 @@ macro_rules! oracles {
 }
 lathe_kernels::for_each_operation!(oracles);
 
-/// Those of other crates.
+/// Oracles of operations from other crates.
 static REGISTERED: RwLock<Oracles> = RwLock::new(BTreeMap::new());
 
-/// Adds an operation of another crate, with one text a variant and the reference that its
-/// parameters implement. At the start of `main`: see [`lathe_kernels::registry`].
+/// Adds an operation of another crate, with one text per variant and the reference that its
+/// parameters implement. Call it at the start of `main`: see [`lathe_kernels::registry`].
 ///
 /// # Errors
-/// As for [`lathe_kernels::register`].
+/// Same as [`lathe_kernels::register`].
 pub fn register<P: Oracle>(declaration: &'static Declaration<P>, texts: &[Text]) -> Result<()> {
     lathe_kernels::register(declaration, texts)?;
     let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
@@ -158,12 +158,13 @@ fn oracle(kernel: &Kernel) -> Result<AnyOracle> {
     registered.get(name).copied().ok_or(Error::NoReference { kernel: name })
 }
 
-/// An error where an operation has no reference.
+/// Fails if an operation has no reference.
 pub(crate) fn exists(kernel: &Kernel) -> Result<()> {
     oracle(kernel).map(|_| ())
 }
 
-/// What an operation should leave in the tensors it writes, given what all tensors hold before.
+/// Expected content of the tensors that an operation writes, given the contents of all tensors
+/// before.
 pub(crate) fn expected(op: &Op, values: &[Value]) -> Result<Outcomes> {
     Ok((oracle(op.kernel())?.expected)(&Inputs { op, values }))
 }

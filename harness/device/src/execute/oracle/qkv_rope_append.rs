@@ -1,4 +1,4 @@
-//! The products of the QKV matrix on their way to attention, token by token.
+//! Heads of the QKV product normed, rotated and stored before attention, token by token.
 
 use lathe_kernels::attention::Heads;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
@@ -24,8 +24,8 @@ fn tokens(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> Vec<reference::Token> {
     rows.enumerate().map(token).collect()
 }
 
-/// Whose caches get each token and where, of those that they get: all but what a chunk has beyond
-/// the prompt.
+/// Sequence and position in the cache of each token that is stored: all tokens but a chunk's
+/// padding beyond the prompt.
 fn places(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> Vec<(usize, u32)> {
     let position = inputs.position();
     if p.tokens_of == TokensOf::Each {

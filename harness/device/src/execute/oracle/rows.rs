@@ -29,8 +29,7 @@ pub(super) fn gemv(rows: &WeightRows, x: &[f32]) -> Expected {
     })
 }
 
-/// What `product` makes of some rows, with values and magnitudes to fill: all of them, spread over
-/// threads.
+/// Values and magnitudes of all rows, computed by `product` for blocks of rows spread over threads.
 pub(super) fn over_rows(
     rows: &WeightRows,
     product: impl Fn(quant::Format, &[u8], &mut [f64], &mut [f64]) + Sync,
@@ -53,13 +52,13 @@ pub(super) fn over_rows(
     Expected::new(value, magnitude)
 }
 
-/// `new` from element `first` on among values that stay as they are.
+/// `new` from element `first` on, between the old values around it.
 pub(super) fn placed(old: &[f32], first: usize, new: Expected) -> Expected {
     let end = first + new.value.len();
     Expected::join([Expected::exact(&old[..first]), new, Expected::exact(&old[end..])])
 }
 
-/// A product plus `beta` times what its elements of `y` held, from `first` on.
+/// A product plus `beta` times the old elements of `y` from `first` on.
 pub(super) fn onto(y: &[f32], first: usize, beta: Beta, mut product: Expected) -> Expected {
     if beta == Beta::Zero {
         return product;

@@ -1,4 +1,4 @@
-//! One invocation with drawn inputs: what `check` runs once and `bench` many times.
+//! One invocation with drawn inputs: `check` runs it once and `bench` many times.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -31,19 +31,19 @@ pub struct Case {
     kernel: &'static Kernel,
 }
 
-/// What was drawn for a shape and a seed, and what should come of it: the same for every plan.
+/// Drawn inputs of a shape and a seed with their expected outcomes: the same for every plan.
 #[derive(Debug)]
 struct Inputs {
     problem: Problem,
     seed: u64,
-    /// Every binding but scratch, in order: its name, content and value. The first tensors of the
-    /// recording.
+    /// Every binding but scratch, in order: its name, content and value. They are the first tensors
+    /// of the recording.
     drawn: Vec<(&'static str, TensorInit)>,
     values: Vec<Value>,
     /// All draws but the first, in order of [`Draw::small`]. Large tensors are left out: they are
-    /// turned instead.
+    /// rotated instead.
     others: [OnceLock<Vec<Value>>; DRAWS - 1 + InputKind::CHECKED.len()],
-    /// What should come of each draw that was asked for.
+    /// Expected outcomes of each draw requested so far.
     expected: Mutex<BTreeMap<Draw, Arc<Outcomes>>>,
 }
 
@@ -51,14 +51,14 @@ struct Inputs {
 /// invocation never equals the expected one.
 pub const DRAWS: usize = 4;
 
-/// Inputs that an invocation finds: a draw of its large tensors (weights and caches), and one of all
+/// Inputs of an invocation: one draw of its large tensors (weights and caches), and one of all
 /// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Draw {
-    /// Large tensors hold the first draw, turned this often by a number of blocks.
+    /// Number of the rotation of large tensors, which hold the first draw rotated by some blocks.
     pub large: usize,
-    /// Other inputs are drawn anew: below [`DRAWS`] as benchmarks have them, from there on one of
-    /// each kind of [`InputKind::CHECKED`].
+    /// Number of the draw of all other inputs: below [`DRAWS`] for benchmarks, from there on one
+    /// for each kind of [`InputKind::CHECKED`].
     pub small: usize,
 }
 
@@ -70,8 +70,8 @@ impl Draw {
 }
 
 impl Case {
-    /// Draws inputs for a planned invocation from `seed`. An error when a tensor exceeds what
-    /// `gpu` can bind: that is asked before any of it is made.
+    /// Draws inputs for a planned invocation from `seed`. Fails before any is drawn if a tensor
+    /// exceeds the largest binding of `gpu`.
     pub fn new(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
         let kernel = plan.kernel;
         oracle::exists(kernel)?;
@@ -102,12 +102,12 @@ impl Case {
         &self.inputs.problem
     }
 
-    /// What inputs were drawn from.
+    /// Seed of the inputs.
     pub fn seed(&self) -> u64 {
         self.inputs.seed
     }
 
-    /// The same inputs for another plan of the same kernel and shape.
+    /// A case with the same inputs for another plan of the same kernel and shape.
     pub fn with_plan(&self, plan: Plan) -> Self {
         Self::over(Arc::clone(&self.inputs), plan)
     }
@@ -137,12 +137,12 @@ impl Case {
         Self { recording: Arc::new(recording), inputs, kernel }
     }
 
-    /// What all tensors hold that were drawn.
+    /// Values of all drawn tensors.
     fn values(&self, draw: Draw) -> Vec<Value> {
         (0..self.inputs.values.len()).map(|i| self.value(TensorId(i), draw)).collect()
     }
 
-    /// The drawn tensor that one on the device holds, or a part of.
+    /// The drawn tensor that a device tensor holds, or holds a part of.
     fn drawn(&self, tensor: TensorId) -> TensorId {
         let op = &self.recording.ops[0];
         let named = op.own.iter().find(|(_, id)| *id == tensor).map(|(name, _)| name);
@@ -151,7 +151,7 @@ impl Case {
         part.map_or(tensor, |part| op.tensor(part.of))
     }
 
-    /// What a drawn tensor holds.
+    /// Value of a drawn tensor.
     fn value(&self, tensor: TensorId, draw: Draw) -> Value {
         let (inputs, tensor) = (&*self.inputs, self.drawn(tensor));
         let first = &inputs.values[tensor.0];
@@ -167,15 +167,15 @@ impl Case {
         }
     }
 
-    /// How far a large tensor is turned, see [`turns`].
+    /// Number of units by which a large tensor is rotated, see [`turns`].
     fn turn(&self, tensor: TensorId, draw: Draw) -> usize {
         let mut rng = Rng::derive(self.inputs.seed, &format!("turn {}", draw.large));
         let most = turns(&self.inputs.values[tensor.0], self.unit(tensor)).saturating_sub(1);
         1 + rng.below(most as u32) as usize
     }
 
-    /// Values of a drawn tensor that stay together when it is turned: a vector of a
-    /// cache whose scales belong to it, else two, which f16 has in a word.
+    /// Number of values of a drawn tensor that stay together when it is rotated: a cache vector
+    /// with its scales, else the two f16 values of a word.
     fn unit(&self, tensor: TensorId) -> usize {
         match self.inputs.drawn[tensor.0].1 {
             TensorInit::Kv { vectors, .. } if vectors.format == KvFormat::Q8_0 => vectors.head_dim,
@@ -183,7 +183,7 @@ impl Case {
         }
     }
 
-    /// Device memory for a tensor that holds a draw, made of what holds the first one.
+    /// Device memory for a tensor that holds a draw, made from the memory of the first draw.
     pub fn of_draw(
         &self,
         gpu: &Gpu,
@@ -212,7 +212,7 @@ impl Case {
         Ok(block)
     }
 
-    /// A further draw of all tensors but large ones, which have nothing in it.
+    /// A further draw of all tensors but large ones, which are empty in it.
     fn others(&self, wanted: Draw) -> &[Value] {
         let inputs = &*self.inputs;
         inputs.others[wanted.small - 1].get_or_init(|| {
@@ -225,8 +225,7 @@ impl Case {
         })
     }
 
-    /// What an invocation should leave behind that finds a draw and nothing else; computed once
-    /// for all plans.
+    /// Expected outcomes of an invocation on a draw over fresh memory; computed once for all plans.
     fn expected(&self, draw: Draw) -> Result<Arc<Outcomes>> {
         let lock = || self.inputs.expected.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(&draw) {
@@ -257,8 +256,8 @@ impl Case {
         Ok(executor)
     }
 
-    /// The case on the device over the memory of another of the same inputs; what that one lays out
-    /// in another way has memory of its own.
+    /// The case on the device over the memory of another of the same inputs. Tensors that this plan
+    /// lays out differently have memory of their own.
     pub fn prepare_beside(
         &self,
         other: &GpuExecutor,
@@ -276,9 +275,9 @@ impl Case {
         Ok(executor)
     }
 
-    /// Undoes a run: what it may have written is as [`Case::prepare`] left it, and so are small
-    /// inputs. Large ones still are; caches of a long context would take longer to write than to
-    /// attend to.
+    /// Undoes a run: restores the state of [`Case::prepare`] of all tensors that are written, and
+    /// of small inputs. Large inputs are unchanged: writing the caches of a long context would take
+    /// longer than attending to them.
     pub fn reset(&self, executor: &mut GpuExecutor) -> Result<()> {
         self.write(executor, false)
     }
@@ -308,9 +307,9 @@ impl Case {
         Ok(())
     }
 
-    /// The tensors a cold benchmark rotates: weights and caches, which decode finds in device
-    /// memory; for kernels without any, all inputs. An output stays shared, so that each invocation
-    /// waits for the one before, as in a decode step.
+    /// The tensors that a cold benchmark rotates: weights and caches, which decode reads from
+    /// device memory; for kernels without any, all inputs. An output stays shared, so each
+    /// invocation depends on the one before, as in a decode step.
     pub fn rotated(&self) -> Vec<TensorId> {
         let large = |id: &TensorId| self.is_large(*id);
         let all = || self.bound().map(|(_, id)| id);
@@ -346,13 +345,13 @@ impl Case {
         self.bound().map(|(_, id)| id).filter(writes).collect()
     }
 
-    /// Those of them that it reads too: what an invocation leaves there depends on what it finds.
+    /// The written tensors that it also reads: their outcome depends on their previous content.
     pub fn read_and_written(&self) -> Vec<TensorId> {
         self.bound().map(|(_, id)| id).filter(|id| self.role(*id) == Some(Role::InOut)).collect()
     }
 
-    /// What the device has of what the kernel binds: parts of weights in the place of those that
-    /// lie apart. And scratch memory that only a user's file has.
+    /// The kernel's bindings on the device, with weights that are split replaced by their parts,
+    /// and scratch memory that only a user's file has.
     fn bound(&self) -> impl Iterator<Item = (&str, TensorId)> {
         let op = &self.recording.ops[0];
         let own = op.own.iter().map(|(name, id)| (name.as_str(), *id));
@@ -362,7 +361,7 @@ impl Case {
         op.bindings.iter().copied().filter(move |(_, id)| !is_apart(id)).chain(own)
     }
 
-    /// What a tensor is to the kernel; nothing where it holds what a plan gives, such as uniforms.
+    /// The kernel's role of a tensor; none where the plan gives the content, such as uniforms.
     pub fn role(&self, tensor: TensorId) -> Option<Role> {
         let op = &self.recording.ops[0];
         if let Some((name, _)) = op.bindings.iter().find(|(_, id)| *id == tensor) {
@@ -408,9 +407,9 @@ impl Case {
         }
     }
 
-    /// Gives one more invocation inputs of the `nth` kind of [`InputKind::CHECKED`], over what the
-    /// invocations before it left. Positions and indices are drawn anew too: a position that runs
-    /// on leaves the tensors, and a list of candidates has none of them twice.
+    /// Gives one more invocation inputs of the `nth` kind of [`InputKind::CHECKED`], over the
+    /// results of the invocations before it. Positions and indices are drawn anew too: a growing
+    /// position would leave the tensors, and a list of candidates must not name one twice.
     pub(super) fn next_inputs(&self, executor: &GpuExecutor, nth: usize) -> Result<Draw> {
         let draw = Draw { large: 0, small: DRAWS + nth };
         let (gpu, goes_on) = (&executor.gpu, self.counts());
@@ -428,8 +427,8 @@ impl Case {
         Ok(draw)
     }
 
-    /// The step state that an invocation reads and writes, and where its seeds are, in bytes: one
-    /// of each sequence.
+    /// The step state that an invocation reads and writes, and the byte offsets of its seeds, one
+    /// per sequence.
     pub fn seeds(&self) -> Option<(TensorId, impl Iterator<Item = u64> + use<>)> {
         let inputs = &*self.inputs;
         let is_state = |id: &TensorId| {
@@ -442,27 +441,27 @@ impl Case {
         Some((id, seeds.map(|word| 4 * word as u64)))
     }
 
-    /// Whether an invocation goes on from positions or indices that it finds.
+    /// Returns true if an invocation continues from positions or indices that it reads.
     pub fn counts(&self) -> bool {
         let words =
             |id: &TensorId| matches!(self.recording.tensors[id.0].content, TensorInit::Words(_));
         self.read_and_written().iter().any(words)
     }
 
-    /// What lies in the tensors that an invocation will read and write: to be asked for before it.
+    /// Contents of the tensors that an invocation will read and write; to be called before it.
     pub fn found(&self, executor: &GpuExecutor) -> Result<Vec<(TensorId, Vec<u8>)>> {
         let read = |id: TensorId| Ok((id, executor.block(id).read(&executor.gpu)?));
         self.read_and_written().into_iter().map(read).collect()
     }
 
-    /// Holds what the device left behind against the reference, where the invocation found the
-    /// first draw: guards, counters and outputs that were never written first, then
-    /// [`judge`](crate::judge::judge).
+    /// Compares the result on the device with the reference, for an invocation on the first draw:
+    /// guards, counters and unwritten outputs first, then [`judge`](crate::judge::judge).
     pub fn judge(&self, executor: &GpuExecutor, policy: Policy) -> Result<Verdict> {
         self.judge_found(executor, policy, Draw::default(), &[])
     }
 
-    /// The same where it found this draw, and `found` in what it reads and writes.
+    /// Same as [`Case::judge`] for an invocation on this draw with the contents `found` of the
+    /// tensors that it reads and writes.
     pub fn judge_found(
         &self,
         executor: &GpuExecutor,
@@ -536,17 +535,18 @@ impl Case {
     }
 }
 
-/// Bindings that a caller gives, in order: all but scratch and counters.
+/// Bindings that a caller provides, in order: all but scratch and counters.
 fn given(kernel: &'static Kernel) -> impl Iterator<Item = &'static KernelBinding> {
     kernel.bindings.iter().filter(|b| !b.role.is_own())
 }
 
-/// Weights and caches: what decode finds in device memory, not in a cache.
+/// Returns true for weights and caches, which decode reads from device memory, not from a cache.
 fn is_large(binding: &KernelBinding, problem: &Problem) -> bool {
     matches!(binding.elem(problem), Elem::Weights(_) | Elem::Kv(_))
 }
 
-/// Units that a large tensor can be turned by: rows, or blocks of a single one; floats in units.
+/// Number of units that a large tensor can be rotated by: rows, or blocks of a single row; units of
+/// floats.
 fn turns(value: &Value, unit: usize) -> usize {
     match value {
         Value::Weights(rows) if rows.rows() > 1 => rows.rows(),
@@ -573,7 +573,7 @@ fn is_weights(tensor: &Tensor) -> bool {
     matches!(tensor.content, TensorInit::Weights(..))
 }
 
-/// Why a problem has tensors that no binding holds.
+/// The reason why a problem's tensors exceed the largest binding, if they do.
 fn too_large(kernel: &Kernel, problem: &Problem, limit: u64) -> Option<String> {
     // Lengths are products of sizes; beyond 2^53 elements they are not even computed.
     let sizes = kernel

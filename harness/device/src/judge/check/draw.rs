@@ -1,4 +1,4 @@
-//! Inputs of a checked or benchmarked invocation, drawn as its declaration says.
+//! Inputs of a checked or benchmarked invocation, drawn as its declaration specifies.
 
 use std::ops::RangeInclusive;
 
@@ -12,16 +12,15 @@ use crate::plan::layout::KvOrder;
 use crate::plan::recording::TensorInit;
 use crate::plan::weights::WeightRows;
 
-/// Tokens that a sequence that grows ([`Draw::Sequence`]) has room for beyond those that the shape
-/// says.
+/// Tokens that a growing sequence ([`Draw::Sequence`]) has room for beyond those of the shape.
 const TOKENS_BEYOND: usize = 4096;
 
 /// Kinds of values that inputs are drawn from. A further kind is a variant here, its values in
 /// [`values`], and an entry of [`InputKind::CHECKED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InputKind {
-    /// Values as kernels usually meet them; the only kind that is timed. A kernel may rightly be
-    /// faster where values are large, and that would say nothing of the others.
+    /// Usual values, and the only kind that is timed. A kernel may rightly be faster where values
+    /// are large; such a time would not tell its usual one.
     Typical,
     /// Stress inputs: other magnitudes and means, scores at which `exp` overflows, ties, NaN where
     /// it is defined.
@@ -29,7 +28,7 @@ pub(super) enum InputKind {
 }
 
 impl InputKind {
-    /// Kinds that a check's further invocations meet, in this order, after a typical one.
+    /// Kinds used by a check's further invocations, in this order, after a typical one.
     pub(super) const CHECKED: [Self; 1] = [Self::Stress];
 }
 
@@ -67,7 +66,7 @@ pub(super) fn draw(
     }
 }
 
-/// What a correct invocation overwrites.
+/// Values that a correct invocation overwrites: NaN.
 fn unwritten(len: usize) -> Vec<f32> {
     vec![f32::NAN; len]
 }
@@ -77,8 +76,8 @@ fn floats(format: FloatFormat, mut values: Vec<f32>) -> (TensorInit, Value) {
     (TensorInit::Activation { len: values.len(), format }, Value::F32(values))
 }
 
-/// Factor of stress queries. Scores of normal ones have a variance of about one, so of a few slots
-/// some are then beyond the 88 at which `exp` overflows.
+/// Factor of stress queries. Scores of typical queries have a variance of about one, so among a few
+/// slots some stress scores exceed 88, where `exp` overflows.
 const STRESS_QUERIES: f32 = 64.0;
 
 fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
@@ -183,7 +182,8 @@ mod tests {
         values(draw, 1 << 15, kind, &mut Rng::new(seed))
     }
 
-    /// What ends a search at the largest value of one tensor meets a larger one in the next.
+    /// Largest logits vary by seed: a search that stops at one tensor's largest value would miss a
+    /// larger one in the next.
     #[test]
     fn nobody_knows_the_largest_logit() {
         let largest =

@@ -21,35 +21,35 @@ use crate::plan::recording::Part;
 use crate::plan::{Plan, PlanError, Subject};
 use draw::InputKind;
 
-/// What became of one case.
+/// Verdict on one case.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "status")]
 pub enum Verdict {
-    /// Every element within its bound, nothing else touched.
+    /// Every element is within its bound, and nothing else was written.
     Passed {
         /// Largest normalised mean squared error of the outputs.
         nmse: f64,
         /// The element closest to its bound.
         worst: Option<WorstElement>,
     },
-    /// Something is wrong.
+    /// The result is wrong.
     Failed {
-        /// What.
+        /// The fault.
         reason: String,
-        /// NMSE of the output that is off, where it could be compared at all.
+        /// NMSE of the output that is off, where it could be computed.
         nmse: Option<f64>,
         /// The element farthest past its bound.
         worst: Option<WorstElement>,
     },
-    /// It cannot run here, which is not a pass.
+    /// The case cannot run here, which is not a pass.
     Unavailable {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Verdict {
-    /// Verdict over this invocation and a later one, which ran as `when` says.
+    /// Verdict over this invocation and a later one; `when` names the later one's conditions.
     fn and(self, next: Self, when: &str) -> Self {
         match (self, next) {
             (Self::Passed { nmse, worst }, Self::Passed { nmse: other, worst: next }) => {
@@ -64,7 +64,7 @@ impl Verdict {
         }
     }
 
-    /// A failure that is no matter of one element.
+    /// A failure that is not of one element.
     pub fn broken(reason: String) -> Self {
         Verdict::Failed { reason, nmse: None, worst: None }
     }
@@ -77,7 +77,7 @@ pub struct CaseResult {
     pub kernel: String,
     /// Variant.
     pub variant: String,
-    /// A file that stood in the variant's place.
+    /// A file that replaced the variant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wgsl: Option<String>,
     /// Parameters.
@@ -95,7 +95,7 @@ impl CaseResult {
         self.wgsl.as_ref().unwrap_or(&self.variant)
     }
 
-    /// The command that repeats this case alone, as it was compiled.
+    /// The command that repeats this case alone, compiled in the same way.
     pub fn reproducer(&self, checks: Checks) -> String {
         let flag = match checks {
             Checks::Files => "",
@@ -110,7 +110,7 @@ impl CaseResult {
     }
 }
 
-/// Checks a variant, or the file in its place, on one problem.
+/// Checks a variant, or the file that replaces it, on one problem.
 pub fn check(
     gpu: &Arc<Gpu>,
     pipelines: &Pipelines,
@@ -134,7 +134,7 @@ pub fn check(
     })
 }
 
-/// Checks one planned invocation, whatever its source.
+/// Checks one planned invocation, of a variant or a file.
 pub fn check_plan(
     gpu: &Arc<Gpu>,
     pipelines: &Pipelines,
@@ -157,9 +157,9 @@ pub fn check_plan(
     }
 }
 
-/// Runs a case that was prepared or reset, between guard words: once on typical inputs, then once
-/// for each further kind of inputs over whatever the invocation before it left. A kernel that only
-/// works on fresh memory, or takes an earlier result for its own, fails there.
+/// Runs a prepared or reset case between guard words: once on typical inputs, then once for each
+/// further kind of inputs over the previous invocation's results. A kernel that works on fresh
+/// memory alone, or mistakes an earlier result for its own, fails there.
 pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<Verdict> {
     executor.run(&[Part::Steps(1)])?;
     let mut all = case.judge(executor, Policy::Guarded)?;

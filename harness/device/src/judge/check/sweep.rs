@@ -20,9 +20,9 @@ use crate::plan::{PlanError, Subject};
 pub struct Request<'a> {
     /// Kernels, variants or files to check.
     pub targets: &'a [Target],
-    /// Shapes of a `--shape` in place of fixed cases and random ones.
+    /// Shapes of a `--shape`, which replace fixed cases and random ones.
     pub shape: Option<&'a str>,
-    /// Random shapes per kernel, besides its fixed cases. Its variants share them.
+    /// Random shapes per kernel in addition to its fixed cases. Its variants share them.
     pub random: usize,
     /// Seed of random shapes and of all inputs.
     pub seed: u64,
@@ -35,7 +35,7 @@ pub struct Request<'a> {
 pub struct Report {
     /// Device.
     pub adapter: AdapterSummary,
-    /// Where wgpu's run-time checks were on.
+    /// Name of the [`Checks`](crate::gpu::Checks): the shaders that carried wgpu's run-time checks.
     pub runtime_checks: &'static str,
     /// Seed of the request.
     pub seed: u64,
@@ -47,7 +47,7 @@ pub struct Report {
     pub unavailable: usize,
     /// Cases left out after one that failed.
     pub not_run: usize,
-    /// A file was held to the tolerance of its mapping.
+    /// A file was judged by the tolerance of its own mapping.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_tolerance: bool,
     /// All cases, by target, variant and shape.
@@ -60,11 +60,11 @@ struct Group<'a> {
     problems: Arc<[(Problem, u64)]>,
 }
 
-/// Checks all cases of a request. `another` opens a further device; `done` hears of each case and
-/// of the number of all.
+/// Checks all cases of a request. `another` opens a further device; `done` receives each case and
+/// the total number of cases.
 ///
 /// # Errors
-/// A shape or a file that is none, and a lost device; not a case that fails.
+/// An invalid shape or file, and a lost device; not a case that fails.
 pub fn sweep(
     gpu: &Arc<Gpu>,
     request: &Request<'_>,
@@ -162,10 +162,10 @@ fn side_by_side<R: Sync, T: Send>(
 }
 
 /// A kernel's fixed cases, then `random` drawn ones, each with the seed of its inputs; the same for
-/// all variants. What a file's mapping does not take is moved to the nearest problem that it does,
-/// or drawn again.
+/// all variants. A problem that a file's mapping does not support is moved to the nearest one that
+/// it does, or drawn again.
 fn problems(target: &Target, caps: &Capabilities, random: usize, seed: u64) -> Vec<(Problem, u64)> {
-    /// Problems drawn for one that a file takes.
+    /// Problems drawn at most for each one that a file supports.
     const DRAWS_PER_CASE: usize = 500;
     let (kernel, file) = (target.kernel, target.subjects.first().filter(|s| s.is_choosy()));
     let mut rng = Rng::derive(seed, kernel.name);
@@ -195,11 +195,11 @@ fn problems(target: &Target, caps: &Capabilities, random: usize, seed: u64) -> V
     problems.into_iter().map(|problem| (problem, rng.next_u64() >> 16)).collect()
 }
 
-/// Checks a user's file on a shape beside those that are timed: what is right for one shape alone
-/// is no kernel. Says whether the file takes another.
+/// Checks a user's file on a shape other than those that are timed: a file that is right for one
+/// shape alone is not a kernel. Returns whether the file supports another.
 ///
 /// # Errors
-/// [`Error::CheckFailed`] where the file is wrong there.
+/// [`Error::CheckFailed`] if the file is wrong on it.
 pub fn second_shape(gpu: &Arc<Gpu>, file: &Subject, timed: &[Problem]) -> Result<bool> {
     let (mut rng, pipelines) = (Rng::fresh(), Pipelines::default());
     for problem in timed.iter().flat_map(|problem| others(file.kernel, problem)) {
@@ -227,11 +227,11 @@ pub fn second_shape(gpu: &Arc<Gpu>, file: &Subject, timed: &[Problem]) -> Result
     Ok(false)
 }
 
-/// Shapes with other sizes than a timed one, larger ones first. Formats stay, and sizes of 1: a file
-/// may be for one weight type and one vector. A power of two up to 256 that divides a size divides
-/// it still: a file may be for whole tiles.
+/// Shapes with other sizes than a timed one, larger ones first. Formats stay, and so do sizes of 1:
+/// a file may support one weight type and one vector. Powers of two up to 256 that divide a size
+/// still divide it: a file may support whole tiles alone.
 fn others(kernel: &'static Kernel, timed: &Problem) -> impl Iterator<Item = Problem> {
-    /// Most bytes that such a shape moves.
+    /// Maximum number of bytes that such a shape moves.
     const MOST_BYTES: f64 = 2.56e8;
     let other = move |(times, over): (u64, u64)| {
         let sizes = kernel.params.iter().filter_map(|param| {

@@ -1,4 +1,5 @@
-//! Layers that are one run: which phase has which place, and which tensors share a buffer.
+//! Layers that become one persistent kernel: the place of each phase, and the tensors that share a
+//! buffer.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -10,21 +11,21 @@ use super::{Bound, Stack};
 use crate::plan::Plan;
 use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
 
-/// Ways that a place may have: each is code beside the others'.
+/// Maximum number of alternatives (ways) of a place: the code of each is part of the kernel.
 const MOST_WAYS: usize = 3;
 
-/// A variable: of the operation that a place does, or of the one before, in whose last stage's
-/// stead the place makes what it reads.
+/// A WGSL variable of this operation or, when the previous operation's last stage is fused into
+/// this one, of that operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Variable<'a> {
     is_before: bool,
     name: &'a str,
 }
 
-/// What one way of a place does, in some layers.
+/// An alternative of a place: the same stage in some of the layers.
 struct Way<'a> {
     layers: Vec<usize>,
-    /// That of its first layer.
+    /// The stage in its first layer.
     stage: Stage<'a>,
     /// The buffer of each variable, and the layer whose tensor is the first of a stack.
     buffers: BTreeMap<Variable<'a>, (usize, usize)>,
@@ -35,13 +36,14 @@ pub(super) struct Layers<'a> {
     recording: &'a Recording,
     places: Vec<Vec<Way<'a>>>,
     layers: usize,
-    /// By layer and place the operation, and which of its dispatches.
+    /// The operation and the index of its dispatch, by layer and place.
     stages: Vec<Vec<(usize, usize)>>,
     pub(super) buffers: Vec<Bound>,
 }
 
 impl<'a> Layers<'a> {
-    /// Of the operations of layers, or why those are not one run.
+    /// The places of the operations of `layers`, or the reason why these are not one persistent
+    /// kernel.
     pub(super) fn new(
         recording: &'a Recording,
         layers: &[Range<usize>],
@@ -158,7 +160,7 @@ impl<'a> Layers<'a> {
         })
     }
 
-    /// Whether no tensor is in two buffers.
+    /// Fails if a tensor is in two buffers.
     fn check_apart(&self, recording: &Recording) -> Result<(), String> {
         let mut seen = HashSet::new();
         let all = self.buffers.iter().flat_map(|buffer| match buffer {
@@ -174,19 +176,19 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// Leaves a place out: what the others compute is then something else. Returns what it did in
-    /// each layer.
+    /// Removes a place; the others then compute something else. Returns the operation and dispatch
+    /// that it was in each layer.
     pub(super) fn leave_out(&mut self, place: usize) -> Vec<(usize, usize)> {
         self.places.remove(place);
         self.stages.iter_mut().map(|stages| stages.remove(place)).collect()
     }
 
-    /// What each place does in the first layer: an operation, and which of its dispatches.
+    /// The operation and the index of its dispatch for each place of the first layer.
     pub(super) fn first_layer(&self) -> &[(usize, usize)] {
         &self.stages[0]
     }
 
-    /// The text of them.
+    /// The joined text.
     pub(super) fn join(&self, grid: Grid) -> Result<Joined, ReflectError> {
         let place = |ways: &Vec<Way<'a>>| Place {
             ways: ways.iter().map(|way| (way.layers.clone(), self.phase(way))).collect(),
@@ -220,7 +222,7 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// A function of an operation: of a way's own, or of the one before.
+    /// A function of an operation: of a way's own operation, or of the one before.
     fn code(&self, way: &Way<'a>, op: &'a Op, is_before: bool, function: &'a str) -> Code<'a> {
         let (mut buffers, mut stacked) = (BTreeMap::new(), BTreeMap::new());
         let of = way.buffers.iter().filter(|(variable, _)| variable.is_before == is_before);
@@ -242,15 +244,15 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// A variable whose elements a phase makes in place of the last stage of the operation before, and
-/// that one's function which does.
+/// A variable whose elements are computed by the reading phase, which replaces the last stage of
+/// the previous operation, and that operation's function which computes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Made<'a> {
     variable: &'a str,
     function: &'a str,
 }
 
-/// A stage of an operation as a phase.
+/// A stage of an operation, to become a phase.
 #[derive(Clone, Debug)]
 struct Stage<'a> {
     op: usize,
@@ -259,7 +261,7 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// The phases of an operation among those of its layer.
+    /// The stages of an operation that become phases, given the range of its layer.
     fn all(
         recording: &'a Recording,
         op: usize,
@@ -287,7 +289,7 @@ impl<'a> Stage<'a> {
         all
     }
 
-    /// The tensor of a variable, if it has that.
+    /// The tensor of a variable, if the stage has that variable.
     fn tensor(&self, recording: &'a Recording, variable: Variable<'_>) -> Option<TensorId> {
         if !self.variables(recording).contains(&variable) {
             return None;
@@ -296,7 +298,7 @@ impl<'a> Stage<'a> {
         Some(op.tensor(op.plan.binding(variable.name)))
     }
 
-    /// Whether it does the same as another over its tensors.
+    /// Returns true if it does the same as another stage, each over its own tensors.
     fn is_same(&self, other: &Self, recording: &Recording) -> bool {
         let stage = |of: &Self| {
             let stage = &recording.ops[of.op].plan.stages[of.stage];
@@ -318,8 +320,9 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// What the operation behind one makes itself of its output, where it can, where that pays in every
-/// layer, and where nobody else wants it.
+/// The variable of the next operation that can compute this operation's output by itself instead of
+/// reading it. None if it cannot, if that does not pay in every layer, or if another operation
+/// reads the output.
 pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
     let producer = &recording.ops[op];
     let inlined = producer.plan.declared.inlined.as_ref()?;
@@ -355,7 +358,7 @@ pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
     fits.then_some(Made { variable: &variable.name, function: inlined.function })
 }
 
-/// A tensor of each layer in one buffer, or why there is none.
+/// A buffer with one tensor per layer, or the reason why there is none.
 fn stack(
     recording: &Recording,
     all: &[(usize, TensorId)],

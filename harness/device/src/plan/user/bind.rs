@@ -1,5 +1,5 @@
-//! Targets of a user's buffers: bindings of ours, in layouts of their own where the mapping says
-//! so, content of uniforms, scratch memory.
+//! Targets of a user's buffers: our bindings, in other layouts where the mapping asks for them,
+//! content of uniforms, and scratch memory.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) struct Bound<'a> {
     file: &'a UserKernel,
     problem: Problem,
     parameters: &'a Names,
-    /// Packing of rows whose variable asks for nothing else.
+    /// Packing of rows whose variable does not ask for another.
     pub(super) packing: Packing,
     /// Content of uniform buffers, by the plan's names.
     pub(super) uniforms: Vec<(String, Vec<u8>)>,
@@ -30,12 +30,13 @@ pub(super) struct Bound<'a> {
     pub(super) kv_orders: BTreeMap<&'static str, KvOrder>,
 }
 
-/// The plan's name of scratch memory of a file's own: no binding's and no uniform's.
+/// The plan's name of a file's own scratch memory: different from every binding and uniform.
 fn scratch_name(name: &str) -> String {
     format!("scratch.{name}")
 }
 
-/// Adds something under a name and says which: the same variable may be another in another stage.
+/// Adds something and returns its name, made unique: a variable may mean something else in another
+/// stage.
 fn named<T: PartialEq>(
     all: &mut Vec<T>,
     mut one: T,
@@ -55,7 +56,7 @@ fn named<T: PartialEq>(
 }
 
 impl<'a> Bound<'a> {
-    /// Nothing bound yet; scratch memory has its sizes, in whole words.
+    /// A plan without any bound buffer; scratch memory has its sizes, in whole words.
     pub(super) fn new(
         file: &'a UserKernel,
         shape: &Shape,
@@ -63,7 +64,7 @@ impl<'a> Bound<'a> {
         parameters: &'a Names,
         faults: &mut Faults,
     ) -> Self {
-        /// More than any binding holds; a size that is no number of bytes is far above.
+        /// Larger than any binding. Sizes that are no number of bytes are far larger.
         const MOST: f64 = (1u64 << 48) as f64;
         let mut scratch = Vec::new();
         for (name, bytes) in &file.scratch {
@@ -170,7 +171,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// The plan's name for a storage variable, and our binding where it is one.
+    /// The plan's name for a storage variable, and our binding if it is one.
     fn target(
         &mut self,
         stage: &Stage,
@@ -353,14 +354,14 @@ impl<'a> Bound<'a> {
 }
 
 impl UserKernel {
-    /// Returns true where some variable holds a binding in its own way.
+    /// Returns true if some variable holds this binding in a layout of its own.
     fn lays_out(&self, ours: &str) -> bool {
         let mut all = self.stages.iter().flat_map(|stage| stage.sections.bindings.values());
         all.any(|bound| bound.of() == ours && bound.laid().is_some())
     }
 }
 
-/// Content of a uniform buffer; `said` gives a fault its file.
+/// Content of a uniform buffer; `said` adds the file's name to a fault.
 fn pack(
     (buffer, fields): (&Buffer, &[Field]),
     given: &Content,
@@ -412,8 +413,8 @@ fn pack(
     bytes
 }
 
-/// Returns true if a field is there for the layout alone, such as `_pad` or `pad0`: it is 0 where a mapping
-/// does not name it. `pad_left` and `padding` may mean something.
+/// Returns true if a field exists for the layout alone, such as `_pad` or `pad0`: it is 0 where a
+/// mapping does not name it. `pad_left` and `padding` may mean something.
 pub fn is_padding(name: &str) -> bool {
     let own = name.rsplit('.').next().unwrap_or(name);
     let number = own.strip_prefix("padding").or_else(|| own.strip_prefix("pad"));
@@ -421,7 +422,7 @@ pub fn is_padding(name: &str) -> bool {
     own.starts_with('_') || number.is_some_and(|n| is_number(n.trim_start_matches('_')))
 }
 
-/// A number as a uniform holds it; none where its type cannot.
+/// The bytes of a number in a uniform; none if its type cannot hold it.
 fn word(number: f64, scalar: Scalar) -> Option<[u8; 4]> {
     let is_whole = number.fract() == 0.0;
     match scalar {

@@ -1,5 +1,5 @@
-//! Arithmetic over named numbers: comparisons, which are 1 where they hold and 0 elsewhere, over
-//! `+ -`, over `* /`, over a sign, parentheses and functions.
+//! Arithmetic over named numbers. By rising precedence: comparisons, which yield 1 or 0, then `+
+//! -`, then `* /`, then signs, parentheses and functions.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ pub(super) struct Names(BTreeMap<String, Name>);
 
 #[derive(Clone, Copy, Debug)]
 enum Name {
-    /// Errors list it.
+    /// A name listed in errors.
     Listed(f64),
     Unlisted(f64),
-    /// It has no value; the reason follows its name in an error.
+    /// A name without a value; the reason follows its name in an error.
     Withheld(&'static str),
 }
 
 impl Names {
-    /// Adds a name that errors list. It hides an earlier one.
+    /// Adds a name that errors list. It shadows an earlier one.
     pub(super) fn add(&mut self, name: &str, value: f64) {
         self.0.insert(name.to_owned(), Name::Listed(value));
     }
 
-    /// These and the values of overrides.
+    /// These names and the overrides' values.
     pub(super) fn with(&self, constants: &Constants) -> Self {
         let mut names = self.clone();
         constants.iter().for_each(|(name, value)| names.add(name, *value));
         names
     }
 
-    /// Adds a name that has no value, and why.
+    /// Adds a name without a value, and the reason.
     pub(super) fn withhold(&mut self, name: &str, why: &'static str) {
         self.0.insert(name.to_owned(), Name::Withheld(why));
     }
@@ -54,12 +54,12 @@ impl Names {
     }
 }
 
-/// Why an expression has no value.
+/// The reason why an expression has no value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Wrong {
-    /// It is none.
+    /// The text is not an expression.
     Text(String),
-    /// Its names have values for which it has none.
+    /// The expression is undefined for the values of its names.
     Value(String),
 }
 
@@ -69,7 +69,7 @@ impl Wrong {
     }
 }
 
-/// The value of `text`; an error says what is wrong in it.
+/// The value of `text`; an error describes the fault in it.
 pub(super) fn evaluate(text: &str, names: &Names) -> Result<f64, Wrong> {
     let mut parser = Parser { rest: text, names, depth: 0 };
     let value = parser.comparison()?;
@@ -86,13 +86,13 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// Expressions within each other; more are a mistake, and the stack is not endless.
+/// Maximum depth of nested expressions: deeper ones are a mistake, and the stack is finite.
 const DEEPEST: usize = 64;
 
 /// A comparison.
 type Compare = fn(&f64, &f64) -> bool;
 
-/// Where one begins with another it comes first.
+/// Comparison operators. One that begins with another precedes it.
 const COMPARISONS: [(&str, Compare); 6] = [
     ("==", f64::eq),
     ("!=", f64::ne),
@@ -102,7 +102,7 @@ const COMPARISONS: [(&str, Compare); 6] = [
     (">", f64::gt),
 ];
 
-/// A function; of one number the second is 0.
+/// A function; a function of one argument ignores the second, 0.
 type Function = fn(f64, f64) -> f64;
 
 /// Functions with the count of their arguments.

@@ -1,4 +1,4 @@
-//! Sections of the TOML file beside a user's WGSL.
+//! Sections of the TOML file that accompanies a user's WGSL.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mapping {
-    /// The WGSL, of a mapping that is named itself; else that of its own name.
+    /// The WGSL file, for a mapping that is itself named; by default the one of the same name.
     pub(super) file: Option<PathBuf>,
     pub(super) packing: Option<String>,
     pub(super) tolerance: Option<ToleranceMapping>,
@@ -43,12 +43,12 @@ pub(super) enum BoundTo {
     Laid(Laid),
 }
 
-/// Layout of a binding in a variable, where that is not our way.
+/// Layout of a binding in a variable, where it differs from ours.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Laid {
     pub(super) of: String,
-    /// The first row, and the one behind the last.
+    /// The first row, and the one after the last.
     pub(super) from: Option<Number>,
     pub(super) to: Option<Number>,
     /// A field of quantised blocks, and its type.
@@ -59,7 +59,7 @@ pub(super) struct Laid {
 }
 
 impl BoundTo {
-    /// The layout; none of a binding that stays as it is.
+    /// The layout; none for a binding in our layout.
     pub(super) fn laid(&self) -> Option<&Laid> {
         match self {
             BoundTo::Laid(laid) => Some(laid),
@@ -85,11 +85,11 @@ impl BoundTo {
 pub(super) enum Content {
     /// Values of each field of a struct.
     Fields(BTreeMap<String, Numbers>),
-    /// Values of one that is no struct.
+    /// Values of a uniform that is not a struct.
     Whole(Numbers),
 }
 
-/// A number, or all of a vector, matrix or array in the order in which WGSL constructs it.
+/// A number, or all numbers of a vector, matrix or array in the order of WGSL's constructor.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a number, an expression, or a flat list of them")]
 pub(super) enum Numbers {
@@ -106,17 +106,17 @@ impl Numbers {
     }
 }
 
-/// Largest distance of the file from the reference.
+/// Tolerance of the file's distance from the reference.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected the name of a variant, or a table of `nmse` and `k`")]
 pub(super) enum ToleranceMapping {
-    /// That of a built-in variant.
+    /// The tolerance of a built-in variant.
     Variant(String),
     /// Bounds of its own.
     Own(OwnTolerance),
 }
 
-/// Bounds that are left out are the operation's.
+/// Bounds of a file; the operation's where one is left out.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OwnTolerance {
@@ -128,10 +128,10 @@ pub(super) struct OwnTolerance {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StageMapping {
-    /// Another file than the mapping's.
+    /// WGSL file, if not the mapping's.
     pub(super) file: Option<PathBuf>,
     pub(super) entry: String,
-    /// One to three.
+    /// Workgroups in one to three dimensions.
     pub(super) workgroups: Numbers,
     // Differences from the sections of these names, for this stage alone.
     #[serde(default)]
@@ -142,7 +142,7 @@ pub(super) struct StageMapping {
     pub(super) overrides: BTreeMap<String, Number>,
 }
 
-/// A number, true or false as 1 or 0, or an expression; a parameter's value may be another text.
+/// A number, true or false as 1 or 0, or an expression. A value of a parameter may be another text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "expected true, false, a number or an expression")]
 pub(super) enum Number {
@@ -151,7 +151,7 @@ pub(super) enum Number {
     Expression(String),
 }
 
-/// Values that a parameter may have, or under `when` conditions.
+/// Values that a parameter may have; for `when`, conditions.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a value, `multiple of N`, or a list of values")]
 pub(super) enum Taken {

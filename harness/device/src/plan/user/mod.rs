@@ -1,7 +1,7 @@
-//! A user's own WGSL file in the place of a built-in variant.
+//! A user's own WGSL file that replaces a built-in variant.
 //!
-//! A file with the kernel's entry points and binding names runs as it is. One written for another
-//! engine gets a TOML file of the same name beside it that maps what differs:
+//! A file with the kernel's entry points and binding names runs as it is. A file written for
+//! another engine gets a TOML file of the same name that maps the differences:
 //!
 //! ```toml
 //! [[stage]]
@@ -55,7 +55,7 @@ pub use bind::is_padding;
 /// A user's file with its mapping, read, linked and parsed.
 #[derive(Debug)]
 pub(super) struct UserKernel {
-    /// The WGSL as it was named, or its mapping.
+    /// Path as named by the user: the WGSL or its mapping.
     pub(super) path: PathBuf,
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
@@ -66,18 +66,18 @@ pub(super) struct UserKernel {
     stages: Vec<Stage>,
     /// Bytes of scratch memory, by its name.
     scratch: BTreeMap<String, Number>,
-    /// Rows of weights lie one after the other, without padding.
+    /// True if rows of weights are stored one after the other, without padding.
     tight: bool,
     takes: Takes,
     pub(super) tolerated: Option<Tolerated>,
-    /// Faults that it has at every shape. They are reported once it is planned, with the others.
+    /// Faults at every shape. They are reported with the others when the file is planned.
     faults: Faults,
 }
 
-/// The packing of rows that lie one after the other, without padding.
+/// Name of the packing without padding between rows.
 const TIGHT: &str = "file";
 
-/// Why a mapping cannot name the state in a whole step.
+/// The reason why a mapping cannot name the state in a whole step.
 const OF_STEPS: &str = "changes from step to step, and a recorded step is the same for all: a \
     kernel that reads it from a uniform goes through `check`, `bench`, `ab` and `tune`, and into whole \
     steps if it reads the binding `state`";
@@ -86,7 +86,7 @@ const OF_STEPS: &str = "changes from step to step, and a recorded step is the sa
 #[derive(Debug)]
 struct Module {
     path: PathBuf,
-    /// With what it imports.
+    /// The text with its imports.
     text: Arc<str>,
     reflection: Arc<Reflection>,
 }
@@ -105,11 +105,11 @@ struct Stage {
     entry: String,
     /// Index of its file.
     module: usize,
-    /// None where the variant has the same stage, whose grid it then has.
+    /// Workgroups; none if the variant has the same stage, whose grid is then used.
     workgroups: Option<Numbers>,
-    /// Sections of the whole file, and over them its own.
+    /// Sections of the whole file, overridden by the stage's own.
     sections: Sections,
-    /// It runs the mapping's own file with the mapping's own sections.
+    /// True if it runs the mapping's own file with the mapping's own sections.
     is_plain: bool,
 }
 
@@ -125,17 +125,17 @@ fn refused(path: &Path, reason: impl std::fmt::Display) -> PlanError {
     ReflectError::User { path: path.display().to_string(), reason: reason.to_string() }.into()
 }
 
-/// Faults of a file, to be reported all at once; those of the shape at hand alone are marked.
+/// Faults of a file, to be reported all at once; true marks those of the current shape alone.
 #[derive(Clone, Debug, Default)]
 struct Faults(Vec<(bool, String)>);
 
 impl Faults {
-    /// Adds one that it has at every shape.
+    /// Adds a fault at every shape.
     fn add(&mut self, fault: String) {
         self.push((false, fault));
     }
 
-    /// Adds one that it has at this shape.
+    /// Adds a fault at this shape.
     fn add_here(&mut self, fault: String) {
         self.push((true, fault));
     }
@@ -146,7 +146,7 @@ impl Faults {
         }
     }
 
-    /// The value of an expression, or of what is made of some; its fault is `what`'s.
+    /// The value of an expression or of a combination of them; a fault is attributed to `what`.
     fn value<T>(&mut self, what: &str, value: Result<T, Wrong>) -> Option<T> {
         match value {
             Ok(value) => return Some(value),
@@ -156,7 +156,8 @@ impl Faults {
         None
     }
 
-    /// An error of all faults, if there are any: of those of the shape where there are no others.
+    /// Fails with all faults, if there are any; those of the shape alone are left out where there
+    /// are others.
     fn end(&self, path: &Path) -> Result<(), PlanError> {
         let is_here = self.0.iter().all(|(is_here, _)| *is_here);
         let faults = self.0.iter().filter(|(here, _)| *here == is_here);
@@ -177,14 +178,14 @@ pub fn is_file(text: &str) -> bool {
     Path::new(text).extension().is_some_and(|e| e == "wgsl" || e == "toml")
 }
 
-/// Returns true if a line is one of a preprocessor, which no WGSL has.
+/// Returns true if a line is a preprocessor directive, which WGSL does not have.
 fn is_preprocessors(line: &str) -> bool {
     let word = line.trim_start().strip_prefix('#').map(str::trim_start).unwrap_or_default();
     let word = word.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
     matches!(word, "if" | "ifdef" | "ifndef" | "elif" | "else" | "endif" | "define" | "include")
 }
 
-/// The text of a file with its modules, and what naga says of it.
+/// The text of a file linked with its modules, and naga's reflection of it.
 pub fn reflected(path: &Path) -> Result<(String, Reflection), PlanError> {
     let text = files::read_text(path, files::TEXT).map_err(|e| refused(path, e))?;
     if let Some((i, line)) = text.lines().enumerate().find(|(_, line)| is_preprocessors(line)) {
@@ -204,8 +205,8 @@ pub fn reflected(path: &Path) -> Result<(String, Reflection), PlanError> {
     Plan::reflect(&lines.collect::<Vec<_>>().join("\n"), &path.display().to_string())
 }
 
-/// The files that a user's file is made of: it, its mapping, and what that one names. Those that
-/// are not there are among them, for they may come.
+/// The files that make up a user's file: itself, its mapping, and the files that the mapping names.
+/// Missing files are included, since they may be created later.
 pub fn files_of(path: &Path) -> Vec<PathBuf> {
     let mut files = vec![path.to_owned(), path.with_extension("toml")];
     // What is wrong in it is said by whoever runs it.
@@ -216,7 +217,7 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The mapping that `path` is, or that stands beside it; none where there is none.
+/// The mapping at `path`, or the one of the same name; none if there is none.
 fn read_mapping(path: &Path) -> Result<Option<Mapping>, PlanError> {
     let beside = path.with_extension("toml");
     match files::read_text(&beside, files::TEXT) {
@@ -253,7 +254,7 @@ impl Module {
 }
 
 impl Sections {
-    /// These, and over them others.
+    /// These sections, overridden by others.
     fn and(&self, over: &Self) -> Self {
         let mut all = self.clone();
         all.bindings.extend(over.bindings.clone());
@@ -266,7 +267,7 @@ impl Sections {
         self.bindings.is_empty() && self.uniforms.is_empty() && self.overrides.is_empty()
     }
 
-    /// Names that none of these texts has.
+    /// Reports names that none of these texts has.
     fn check(&self, modules: &[&Module], prefix: &str, faults: &mut Faults) {
         let any = |has: &dyn Fn(&Reflection) -> bool| modules.iter().any(|m| has(&m.reflection));
         for name in self.overrides.keys().filter(|name| !any(&|r| r.has_override(name))) {
@@ -280,8 +281,8 @@ impl Sections {
 }
 
 impl UserKernel {
-    /// Reads `path` and the TOML file beside it, if there is one; or where `path` is a TOML file,
-    /// it and the WGSL that it names. It stands in the place of `variant`.
+    /// Reads `path` and the TOML file of the same name, if there is one; or, if `path` is a TOML
+    /// file, it and the WGSL that it names. It replaces `variant`.
     pub(super) fn read(
         path: &Path,
         kernel: &'static Kernel,
@@ -373,7 +374,7 @@ impl UserKernel {
         Ok(())
     }
 
-    /// Takes the stages of the variant.
+    /// Adopts the stages of the variant.
     fn take_place(&mut self) {
         let main = &self.modules[0];
         for stage in self.variant.stages {
@@ -394,7 +395,7 @@ impl UserKernel {
         }
     }
 
-    /// Returns true where its mapping restricts the shapes.
+    /// Returns true if its mapping restricts the shapes.
     pub(super) fn is_choosy(&self) -> bool {
         !self.takes.is_empty()
     }
@@ -444,9 +445,9 @@ impl UserKernel {
         })
     }
 
-    /// Names for expressions: parameters, the state that the kernel reads, and without being listed
-    /// in errors the alternatives of choices and what the adapter has. Without a state its names
-    /// have no value.
+    /// Names for expressions: parameters and the state that the kernel reads; not listed in errors
+    /// are the alternatives of choices and the adapter's limits. Without a state its names have no
+    /// value.
     fn names(&self, shape: &Shape, state: Option<State>, caps: &Capabilities) -> Names {
         let mut names = Names::default();
         for (name, value) in shape.iter() {
@@ -483,8 +484,8 @@ impl UserKernel {
         names
     }
 
-    /// Specialises the file for a shape. Where its mapping names the state, the plan is for that
-    /// state alone; without one that is an error.
+    /// Specialises the file for a shape. If its mapping names the state, the plan is for that state
+    /// alone; a missing state is then an error.
     pub(super) fn plan(
         &self,
         shape: &Shape,
@@ -581,7 +582,7 @@ impl UserKernel {
         Ok(plan)
     }
 
-    /// A fault of a file, which is named where there are several.
+    /// A fault of a file, with the file's name if there are several.
     fn fault_of(&self, module: &Module, fault: String) -> String {
         match self.modules.len() {
             1 => fault,
@@ -589,7 +590,7 @@ impl UserKernel {
         }
     }
 
-    /// Values of a file's overrides: those given, and over them those of sections.
+    /// Values of a file's overrides: those given, overridden by those of sections.
     fn constants(
         &self,
         module: &Module,
@@ -642,7 +643,8 @@ impl UserKernel {
         groups
     }
 
-    /// The grid of a built-in variant counts on the tunables of that variant's own source.
+    /// Fails if the file lacks an override that the grid of a built-in variant uses, or sets it to
+    /// an unusable value.
     fn counts_on(
         &self,
         shape: &Shape,
@@ -708,8 +710,7 @@ mod tests {
     use super::*;
     use crate::plan::Subject;
 
-    /// A copy of a variant in that variant's place runs the same: constants, grids, bindings and
-    /// what is refused.
+    /// A copy of a variant that replaces it runs the same: constants, grids, bindings and refusals.
     #[test]
     fn a_copy_stands_in_its_variant_s_place() {
         let folder = tempfile::tempdir().expect("a folder for copies");

@@ -1,4 +1,4 @@
-//! Shapes that a file takes: the sweep draws inside them, and others are unavailable.
+//! Shapes that a file supports: the sweep draws among them, and others are unavailable.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use super::mapping::Taken;
 /// The key of conditions among those of parameters.
 const WHEN: &str = "when";
 
-/// Shapes that a file takes.
+/// Shapes that a file supports.
 #[derive(Debug, Default)]
 pub(super) struct Takes {
     rules: Vec<Rule>,
-    /// Expressions that must all hold.
+    /// Expressions that must all be true.
     when: Vec<String>,
 }
 
-/// Values that it takes of one parameter.
+/// Values supported of one parameter.
 #[derive(Debug)]
 struct Rule {
     param: &'static Param,
@@ -35,7 +35,7 @@ enum Allowed {
 }
 
 impl Takes {
-    /// Reads the section.
+    /// Reads the section of the mapping.
     pub(super) fn read(
         section: &BTreeMap<String, Taken>,
         kernel: &'static Kernel,
@@ -55,12 +55,12 @@ impl Takes {
         takes
     }
 
-    /// Returns true where it takes everything.
+    /// Returns true if all shapes are supported.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.when.is_empty()
     }
 
-    /// Why it does not take a shape.
+    /// The reason why a shape is not supported, if it is not.
     pub(super) fn refuses(&self, shape: &Shape, names: &Names) -> Result<Option<String>, String> {
         let refusal = |rule: &Rule| {
             let value = shape.get(rule.param.name).unwrap_or_default();
@@ -83,8 +83,8 @@ impl Takes {
         Ok(None)
     }
 
-    /// The nearest problem within what it takes of each parameter; conditions are not looked at.
-    /// `pick(n)` draws a number below `n`.
+    /// Moves each parameter to the nearest supported value; conditions are not checked. `pick(n)`
+    /// draws a number below `n`.
     pub(super) fn fit(&self, problem: &mut Problem, pick: &mut dyn FnMut(u32) -> u32) {
         for rule in &self.rules {
             let value = problem.shape.get(rule.param.name).unwrap_or_default();
