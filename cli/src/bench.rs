@@ -19,12 +19,12 @@ use super::out;
 use super::processes::Processes;
 use super::table;
 
-/// How results are printed.
+/// Format of printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// For a terminal.
     Table,
-    /// The same, for a Markdown page.
+    /// A table for a Markdown page.
     Md,
     /// One document.
     Json,
@@ -59,7 +59,7 @@ struct KernelOpts {
     /// KERNEL or KERNEL/VARIANT; all without
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Of every shape only the variant that decoding would select
+    /// Only the variant that decoding would select for each shape
     #[arg(long, conflicts_with = "wgsl")]
     selected: bool,
     /// With --selected: leave tuned choices out
@@ -87,7 +87,7 @@ struct KernelOpts {
     /// Draw inputs from this seed, and not from a new one
     #[arg(long)]
     seed: Option<u64>,
-    /// How to print results
+    /// Format of the printed results
     #[arg(long, default_value = "table")]
     format: Format,
     /// Save the run as a record; an existing file is not overwritten

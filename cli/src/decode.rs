@@ -47,7 +47,7 @@ pub(super) struct ModelPath {
     /// config.json
     #[arg(value_name = "MODEL", required_unless_present = "model")]
     first: Option<PathBuf>,
-    /// The same as MODEL
+    /// MODEL as an option
     #[arg(short, long, value_name = "MODEL", conflicts_with = "first")]
     model: Option<PathBuf>,
 }
@@ -65,7 +65,7 @@ pub(super) struct ModelPaths {
     /// GGUF files
     #[arg(value_name = "MODEL", required_unless_present_any = ["model", "arch"], conflicts_with_all = ["model", "arch"])]
     files: Vec<PathBuf>,
-    /// The same as MODEL
+    /// MODEL as an option
     #[arg(short, long, value_name = "MODEL", num_args = 1..)]
     model: Vec<PathBuf>,
 }
@@ -76,7 +76,7 @@ impl ModelPaths {
     }
 }
 
-/// What says which model and which tokens; shared with `lathe diff`.
+/// Options for the model and the tokens; shared with `lathe diff`.
 #[derive(Debug, Args)]
 pub(super) struct ModelOpts {
     #[command(flatten)]
@@ -107,7 +107,7 @@ pub(super) struct ModelOpts {
     seed: Option<u32>,
 }
 
-/// How the steps of a model are built; shared by `decode`, `diff`, `bench decode` and `suite`.
+/// Options for building a model's steps; shared by `decode`, `diff`, `bench decode` and `suite`.
 #[derive(Debug, Args)]
 pub(super) struct StepOpts {
     /// Storage of the KV cache
@@ -179,7 +179,7 @@ pub(super) struct Opts {
     /// Tokens to generate
     #[arg(short = 'n', long = "tokens", value_name = "N", value_parser = super::count)]
     generate: Option<usize>,
-    /// Where the step runs
+    /// Executor of the step
     #[arg(long, default_value = "gpu")]
     executor: ExecutorName,
     /// Compare the logits of the first N positions (all without N) with the CPU reference; the
@@ -223,7 +223,7 @@ pub(super) struct Opts {
 }
 
 impl Opts {
-    /// How many positions of a run are held against the reference before it is timed.
+    /// Number of a run's positions that are compared with the reference before it is timed.
     fn verified(&self, script: &Script) -> Option<usize> {
         let all = script.positions();
         match self.verify {

@@ -11,7 +11,7 @@ use lathe_harness::gpu::Gpu;
 
 use super::decode::StepOpts;
 
-/// How models are run, and what is checked.
+/// Options for running models and verifying them.
 #[derive(Debug, Args)]
 pub(super) struct RunOpts {
     #[command(flatten)]

@@ -115,7 +115,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     refusal.map_or(Ok(()), Err)
 }
 
-/// What a context takes on the adapter, and whether it fits.
+/// Predicts the memory of a context on the adapter, and checks that it fits.
 fn predict(global: &Global, opts: &Opts, context: usize) -> Result<(Predicted, Result<()>)> {
     let model = Model::open(&opts.file)?;
     let gpu = global.open()?;

@@ -116,7 +116,7 @@ fn needs(requires: &[String]) -> String {
     if all.is_empty() { "-".into() } else { all.join(", ") }
 }
 
-/// How a requirement of matrix units begins.
+/// Prefix of a requirement of matrix units.
 const MATRICES: &str = "cooperative matrices";
 
 fn kernel_line(kernel: &'static Kernel, caps: Option<&Capabilities>) -> KernelLine {

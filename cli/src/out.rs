@@ -53,7 +53,7 @@ pub(super) fn captured<T>(work: impl FnOnce() -> T) -> (T, Vec<u8>, Vec<u8>) {
 }
 
 impl Stream {
-    /// Whether a person reads this stream in a terminal.
+    /// Returns true if a person reads this stream in a terminal.
     pub(super) fn is_terminal(self) -> bool {
         let captured = CAPTURED.with_borrow(Option::is_some);
         !captured
@@ -125,10 +125,10 @@ pub(super) fn line(text: fmt::Arguments<'_>) {
     self::text(&(escaped(&text.to_string()).into_owned() + "\n"));
 }
 
-/// What a verdict is: its colour on a terminal.
+/// Tone of a verdict: its colour on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// As it should be, or faster.
+    /// Right, or faster.
     Good,
     /// Wrong, or slower.
     Bad,
@@ -155,7 +155,7 @@ fn toned(tone: Tone, text: &str, coloured: bool) -> String {
     }
 }
 
-/// Whether a terminal may be written to in colours: see <https://no-color.org>.
+/// Returns true if a terminal may be written to in colours: see <https://no-color.org>.
 pub(super) fn colours() -> bool {
     let asked = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     asked && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

@@ -46,7 +46,7 @@ pub(super) struct Opts {
     /// Storage of what goes into the reference's matrices; that of --activations without
     #[arg(long, value_name = "FORMAT", requires = "reference", value_parser = float_format())]
     reference_activations: Option<FloatFormat>,
-    /// Where the steps run
+    /// Executor of the steps
     #[arg(long, default_value = "gpu")]
     executor: ExecutorName,
     /// This tokenizer.json instead of the model's own tokenizer
@@ -70,7 +70,7 @@ struct Report {
     start_token: u32,
     /// Scored ones.
     tokens: usize,
-    /// Of the text, not scored.
+    /// Tokens of the text that are not scored.
     tokens_left_out: usize,
     mean_nll: f64,
     /// Null for a single token.

@@ -40,7 +40,7 @@ pub(super) struct Opts {
     language: Language,
 }
 
-/// What `--as` takes, and what its help says of each.
+/// Values of `--as`, each with its help.
 const LANGUAGES: [(&str, &str, Language); 4] = [
     ("spirv", "SPIR-V 1.3, of Vulkan", Language::Spirv),
     ("msl", "Metal's shading language 2.4", Language::Msl),

@@ -571,7 +571,7 @@ fn without_room(args: &[&str]) -> Output {
     bash.args(["-c", &script]).env("MESA_SHADER_CACHE_DISABLE", "true").output().unwrap()
 }
 
-/// What a full disk cut short is not left under its name, and what was there before is.
+/// A file that a full disk cut short is not left under its name, and an earlier one stays.
 #[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_written_whole_is_not_there() {

@@ -386,7 +386,7 @@ fn norms_are_made_by_their_readers_in_any_mixture_of_ways() {
     }
 }
 
-/// Where rows are many, only the variant that stages its normed input pays.
+/// For many rows, only the variant that stages its normed input pays.
 #[test]
 fn a_large_head_norms_its_input_with_one_variant_alone() {
     let kernel = lathe_kernels::kernel("norm_gemv").unwrap();

@@ -77,7 +77,7 @@ fn a_trial_that_cannot_run_is_refused() {
     }
 }
 
-/// What an executor does wrong.
+/// A planted fault of an executor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Nothing,
@@ -153,8 +153,8 @@ impl Execute for Faulty {
     }
 }
 
-/// What a trial says of a device that is sound at first and then has a fault: from its
-/// verification on, from its first run, or from its second.
+/// Error of a trial on a device that is sound at first and then has a fault: from its verification
+/// on, from its first run, or from its second.
 fn found(fault: Fault, from: usize, prompt: usize) -> String {
     let model = model("llama-tiny-f16");
     let test = test([0, prompt, 6], None);

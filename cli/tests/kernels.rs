@@ -296,8 +296,8 @@ fn vectors_in_passes_and_turns_match_reference() {
     }
 }
 
-/// As in a run: a workgroup has some of its KV head's query heads, and the one with the first of
-/// them stores the new token.
+/// Division of attention in a persistent kernel: a workgroup has some of its KV head's query heads,
+/// and the one with the first of them stores the new token.
 #[test]
 fn attention_in_parts_of_its_heads_matches_reference() {
     let Some(gpu) = gpu_with_subgroups() else { return };

@@ -348,7 +348,7 @@ fn a_profile_adds_up_and_becomes_an_offline_page() {
     assert_eq!(code(&model_as_page), 2, "a record is no page to replace");
 }
 
-/// Where layers are one dispatch, each of its phases is timed by leaving it out.
+/// Each stage of a persistent kernel is timed by leaving it out.
 #[test]
 fn phases_of_a_run_are_timed_by_leaving_each_out() {
     let Some(gpu) = common::gpu() else { return };

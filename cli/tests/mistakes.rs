@@ -1,4 +1,4 @@
-//! What users and their files do wrong ends in a message and an exit code: full disks, pipes and
+//! Mistakes of users and their files end in a message and an exit code: full disks, pipes and
 //! devices in place of files, texts that take a compiler or a driver down, stale caches.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -252,8 +252,8 @@ fn the_queries_of_the_pages_answer() {
     assert_eq!(answers.lines().filter(|line| rows(line) > 0).count(), queries.len(), "{answers}");
 }
 
-/// What docs/results.md quotes can be repeated: each figure's record has a clean commit, the
-/// command and what was verified.
+/// Figures that docs/results.md quotes can be repeated: each one's record has a clean commit, the
+/// command and its verification.
 #[test]
 fn figures_of_the_results_stand_on_verified_records() {
     let page = fs::read_to_string(root().join("docs/results.md")).unwrap();

@@ -27,7 +27,7 @@ use lathe_kernels::{Capabilities, Format, KvFormat};
 
 use crate::common::{self, Device, GOLDENS, Golden, LONGER};
 
-/// What a data-centre GPU has, as far as runs care.
+/// Capabilities of a data-centre GPU, as far as persistent kernels care.
 fn large() -> Capabilities {
     Capabilities { storage_buffers: 64, workgroup_memory: 48 << 10, ..backend_text::generous() }
 }
@@ -221,8 +221,8 @@ fn each_phase_can_be_left_out() {
     }
 }
 
-/// Where the splits of attention leave few bytes, the output projection combines them itself, and
-/// no phase stores what nobody reads.
+/// If attention's splits leave few bytes, the output projection combines them itself, and no stage
+/// stores results that nothing reads.
 #[test]
 fn the_output_projection_combines_few_splits() {
     let grid = Grid { groups: 128, invocations: 256, prefetch: 2, layers: u32::MAX };

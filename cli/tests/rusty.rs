@@ -47,8 +47,8 @@ fn options(context: usize) -> DecodeOptions {
     DecodeOptions { context, kv, store: None, ..DecodeOptions::default() }
 }
 
-/// What the model writes after the oracle's prompts, each with its number, and after the first of
-/// them whichever way the prompt runs.
+/// Greedy texts of the model after the oracle's prompts, each with its number, and after the first
+/// prompt on both paths.
 fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<(usize, Vec<u32>)> {
     let oracle = json("rusty.json");
     let cases = oracle["cases"].as_array().unwrap().iter().enumerate();

@@ -287,7 +287,7 @@ fn access(tokens: &[Token<'_>], d: &Declaration<'_>) -> &'static str {
     if words(tokens, d).any(|t| t == "read_write") { "read_write" } else { "read" }
 }
 
-/// What a text uses it defines, imports or requires, and it uses what it imports; a composed
+/// Checks that a text defines, imports or requires all it uses, and uses all it imports. A composed
 /// variant, which only imports, names what its modules use.
 fn stated(module: &Module, linked: &Linked, is_composed: bool) -> Result<(), String> {
     let imports: Vec<_> = module.imports().collect();
@@ -399,7 +399,7 @@ fn place(file: &str, line: Option<usize>, linked: &Linked) -> String {
     }
 }
 
-/// What a folder holds, in order; nothing where there is no folder.
+/// Entries of a folder, sorted; empty if there is no folder.
 fn sorted(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut entries: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.path())).collect();

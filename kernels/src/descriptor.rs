@@ -237,8 +237,7 @@ pub struct Matrix {
     pub k: usize,
     /// Order of the values in blocks.
     pub order: Order,
-    /// How rows are packed, where the operation reads any packing and a parameter says which; else
-    /// the variant decides.
+    /// Packing of the rows, if a parameter of the operation sets it; else the variant decides.
     pub packing: Option<Packing>,
 }
 
@@ -273,19 +272,19 @@ pub enum Draw {
     /// Few distinct values, so that ties happen, from one that is drawn on. Strained: between
     /// values that lie nearer or farther apart.
     Ties,
-    /// The same. Strained: some are NaN too.
+    /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: some are NaN too.
     TiesAndNan,
     /// Normal values times a factor, the largest first: what an earlier part left.
     Descending(f32),
     /// The step state: position, prompt length, seed.
     State,
-    /// The same, for a kernel that draws random numbers by the seed: its time may depend on what it
-    /// draws, so every timed sample has another seed.
+    /// The step state for a kernel that draws random numbers by the seed. Its time may depend on
+    /// the draws, so every timed sample has another seed.
     SeededState,
     /// Tokens below a vocabulary's size.
     Tokens(usize),
-    /// The same of a sequence that grows, with room behind it: a step's position may run on while
-    /// it is timed.
+    /// Tokens of a sequence that grows, with room behind it: a step's position may run on while it
+    /// is timed.
     Sequence(usize),
     /// Ascending numbers from one on.
     Count(u32),

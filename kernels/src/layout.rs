@@ -26,7 +26,7 @@ pub enum Plane {
     Bytes {
         /// The first.
         offset: usize,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
 }

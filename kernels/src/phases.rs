@@ -532,8 +532,8 @@ impl Whole {
         Ok(names.of[function].clone())
     }
 
-    /// What the names of a function's text become, and where tensors of a layer begin: variables
-    /// are those of the whole, or functions that make their elements.
+    /// Renames of a function's text, and offsets of a layer's tensors: variables of the joined
+    /// text, or functions that compute their elements.
     fn names<'a>(
         &mut self,
         parsed: &Parsed<'a>,

@@ -89,7 +89,7 @@ pub struct Entry {
     pub name: String,
     /// Indices into [`Reflection::buffers`] of the buffers it uses.
     pub buffers: Vec<usize>,
-    /// Those of them that it writes, whatever it declares.
+    /// Indices of the buffers that it writes, whatever access they declare.
     pub writes: Vec<usize>,
     /// It reads `num_workgroups`, so it can find its place in a grid folded into two dimensions.
     pub unfolds: bool,

@@ -218,8 +218,8 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert!(error(&[unbound], grid).contains("is not bound"));
 }
 
-/// What waits bring: all of the next weights where they have the loads for it, else every so manyth
-/// part, and nothing of what the run writes or loads ahead of its waits itself.
+/// Grid barriers prefetch all of the next weights if they have enough loads, else an evenly spaced
+/// part. They prefetch nothing that the run writes or loads ahead of its barriers itself.
 #[test]
 fn waits_prefetch_the_next_weights() {
     let text = |element: &str| {
@@ -322,7 +322,7 @@ impl Pair {
         Self { writer: Text::new(WRITER), reader: Text::new(&reader) }
     }
 
-    /// What is said of the two on a grid of two workgroups; the reader has `groups`.
+    /// Verdict on the two stages on a grid of two workgroups; the reader has `groups`.
     fn said(&self, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
         let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
         let buffers = [("w", 0), ("x", 1), ("z", 2), ("counter", 3)];
@@ -339,7 +339,7 @@ impl Pair {
     }
 }
 
-/// What a phase may do ahead of its wait, with as many workgroups as the grid and with fewer.
+/// Accesses allowed before a grid barrier, with as many workgroups as the grid and with fewer.
 #[test]
 fn a_phase_may_load_ahead_what_nobody_writes() {
     for body in [

@@ -1,4 +1,4 @@
-//! What is left of a text when its overrides have values.
+//! Pruning of a text whose overrides have values.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lathe_kernels::Constants;

@@ -21,7 +21,7 @@ pub(crate) fn counts(text: &str) -> Result<Counts, String> {
     Ok(Counts(values))
 }
 
-/// As [`counts`], from 1 on: steps in a submission.
+/// Parses counts like [`counts`], from 1 on: steps per submission.
 pub(crate) fn batches(text: &str) -> Result<Counts, String> {
     let Counts(values) = counts(text)?;
     match values.iter().find(|n| !(1..=4096).contains(*n)) {

@@ -64,7 +64,7 @@ pub(super) struct Opts {
     quant: WeightFormat,
 }
 
-/// What says nothing to a step by operation.
+/// Options without meaning for a step by operation.
 const TESTS: [&str; 19] = [
     "files",
     "model",

@@ -1,4 +1,4 @@
-//! Where a prompt comes from: text or token ids, from the command line, a file or stdin.
+//! Source of a prompt: text or token ids, from the command line, a file or stdin.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ pub(super) struct PromptOpts {
     chat: Option<String>,
 }
 
-/// How text becomes a prompt.
+/// Options for turning text into a prompt.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Prompt")]
 pub(super) struct TextOpts {

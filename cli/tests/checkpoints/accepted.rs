@@ -50,7 +50,7 @@ fn a_trained_checkpoint_has_the_logits_of_transformers() {
     }
 }
 
-/// The same values in f32, behind a header that leaves them on odd bytes, opened as a file.
+/// A checkpoint's values in f32, behind a header that leaves them on odd bytes, opened as a file.
 #[test]
 fn f32_and_odd_places_change_nothing() {
     let name = "qwen3-tiny-bf16";
@@ -69,7 +69,7 @@ fn f32_and_odd_places_change_nothing() {
     Golden::named(name).hold(&folder.join("other.safetensors"), None, 1e-10);
 }
 
-/// What transformers 4 wrote.
+/// Keys as transformers 4 wrote them.
 #[test]
 fn keys_of_before_say_the_same() {
     for name in GOLDENS {

@@ -9,7 +9,7 @@ use crate::gguf::{Meta, Parts, array, find_name, float, int, long, switch, text,
 /// A file, and the beginning of the message that refuses it: byte offset and site.
 type File = (Vec<u8>, String);
 
-/// What is wrong with a file, the file, and the reason in the message.
+/// A name of the fault, the file, and the reason in the message.
 type Case = (&'static str, File, &'static str);
 
 const ARCHITECTURES: [&str; 3] = ["llama", "gemma3", "qwen3"];

@@ -41,7 +41,7 @@ pub struct Test {
     pub generate: usize,
     /// Sequences decoded together, each with its own prompt; figures are of all together.
     pub sequences: usize,
-    /// How tokens are drawn; none for the greedy choice.
+    /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<Sampling>,
     /// Positions of the context behind those that a run processes.
     pub spare: usize,
@@ -76,7 +76,7 @@ impl Test {
     }
 }
 
-/// How tests are timed.
+/// Settings of the timing.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Numbers of decode steps per submission, in turns, so that what drifts drifts for all.
@@ -96,7 +96,7 @@ pub struct Timed {
     pub steps_per_submit: usize,
     /// Until the token after the prompt was chosen and read back.
     pub prompt: Duration,
-    /// Of each decode step; steps of one submission share its time.
+    /// Time of each decode step; steps of one submission share its time.
     pub steps: Vec<Duration>,
     /// All chosen tokens, of several sequences one after the other.
     pub tokens: Vec<u32>,
@@ -113,7 +113,7 @@ impl Timed {
 pub struct Trial<'a> {
     decoder: Decoder<'a>,
     test: Test,
-    /// Of each sequence.
+    /// Prompt of each sequence.
     prompts: Vec<Vec<u32>>,
     /// The first sequence, with what was verified of it.
     checked: Checked,

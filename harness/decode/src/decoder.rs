@@ -39,13 +39,13 @@ pub struct Decoder<'a> {
 pub struct Work {
     /// Tokens that were given and not yet run.
     pub given: usize,
-    /// How they run.
+    /// Path of the given tokens: in chunks or token by token.
     pub prompts: Prompts,
     /// Decode steps behind them.
     pub steps: usize,
     /// Decode steps per submission; none for as many as fit [`FRAME`].
     pub steps_per_submit: Option<usize>,
-    /// Whether submissions are timed on the GPU.
+    /// Time submissions on the GPU.
     pub timed: bool,
 }
 

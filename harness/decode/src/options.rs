@@ -9,7 +9,7 @@ use lathe_device::plan::run::Runs;
 use lathe_device::plan::select::Hints;
 use lathe_device::plan::tuned::Store;
 
-/// How prompts run: in chunks of many tokens, or token by token.
+/// Settings of prompts: in chunks of many tokens, or token by token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
     /// Tokens of the largest chunk; 0 for prompts that run token by token.
@@ -34,8 +34,8 @@ impl Chunks {
     }
 }
 
-/// How the steps of a model are built and run. The default is greedy, with the storage and the
-/// tuned choices of `lathe decode`.
+/// Settings of a model's steps. The default is greedy, with the storage and the tuned choices of
+/// `lathe decode`.
 #[derive(Clone, Debug)]
 pub struct DecodeOptions {
     /// Positions that fit: prompt and generated tokens together.
@@ -46,12 +46,12 @@ pub struct DecodeOptions {
     /// stored at all. The residual stream and the sums of products stay in f32, and so does a norm
     /// that its reader makes.
     pub acts: FloatFormat,
-    /// How prompts run; none for what suits the cache ([`Chunks::with_cache`]).
+    /// Settings of prompts; none for those that suit the cache ([`Chunks::with_cache`]).
     pub chunks: Option<Chunks>,
     /// Sequences that a step takes a token further, all at one position. Several have prompts that
     /// run token by token and greedy choices.
     pub sequences: usize,
-    /// How tokens are drawn; none for the greedy choice.
+    /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<Sampling>,
     /// Seed of the draws.
     pub seed: u32,
@@ -59,7 +59,7 @@ pub struct DecodeOptions {
     pub hints: Hints,
     /// Store of tuned choices; none to leave them out.
     pub store: Option<PathBuf>,
-    /// Which layers are one dispatch, in steps of one sequence.
+    /// Layers per persistent kernel, in steps of one sequence.
     pub runs: Runs,
     /// Decode steps per submission; none for as many as fit [`super::FRAME`].
     pub steps_per_submit: Option<usize>,
@@ -104,7 +104,7 @@ impl DecodeOptions {
     }
 }
 
-/// How the tokens of a prompt run.
+/// Path of a prompt's tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prompts {
     /// In chunks of many tokens, where the graph has them.
@@ -121,7 +121,7 @@ pub struct Script {
     pub prompt: Vec<u32>,
     /// Tokens fed in place of generated ones, after the prompt.
     pub forced: Vec<u32>,
-    /// How the prompt runs.
+    /// Path of the prompt's tokens.
     pub prompts: Prompts,
     /// Tokens to generate.
     pub generate: usize,
@@ -139,7 +139,7 @@ impl Script {
         self.prompt.len() + self.generate.saturating_sub(1).max(self.forced.len())
     }
 
-    /// Whether chosen tokens have come to the end.
+    /// Returns true if the chosen tokens have reached the end.
     pub(super) fn is_ended_by(&self, generated: &[u32]) -> bool {
         generated.len() > self.forced.len()
             && generated.last().is_some_and(|token| self.stop_at.contains(token))

@@ -1,5 +1,5 @@
-//! How well a model predicts a text, in nats: the negative log-likelihood of each token given those
-//! before it, and against a reference model the divergence of the two distributions.
+//! Quality of a model's predictions of a text, in nats: the negative log-likelihood of each token
+//! given those before it and, against a reference model, the divergence of the two distributions.
 //!
 //! A text is cut into windows of equal length. Each is a new sequence that begins with one start
 //! token, and all of its tokens are scored: the first is predicted from the start token alone.
@@ -248,7 +248,7 @@ impl<'a> Distribution<'a> {
     }
 }
 
-/// What a text's scores come to.
+/// Summary of a text's scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quality {
     /// Negative log-likelihood a token, nats.
@@ -257,13 +257,13 @@ pub struct Quality {
     pub against: Option<Against>,
 }
 
-/// What scores beside those of a reference come to.
+/// Comparison of a text's scores with those of a reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Against {
     /// The reference's negative log-likelihood a token, nats.
     pub nll: Mean,
-    /// How much more the model has, token by token: its error is far below those of the two means,
-    /// since what makes a token hard makes it so for both.
+    /// The model's excess over the reference, token by token. Its error is far below those of the
+    /// two means, since a hard token is hard for both.
     pub more: Mean,
     /// Divergence a token, nats.
     pub kl: Mean,
@@ -311,7 +311,7 @@ pub fn measure(
     Ok(Quality { nll: mean(&all), against })
 }
 
-/// What a check found, with its place in the text.
+/// Adds the window to a failed check's message.
 fn in_window(error: Error, index: usize) -> Error {
     match error {
         Error::CheckFailed(what) => Error::CheckFailed(format!("window {index}: {what}")),

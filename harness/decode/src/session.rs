@@ -51,7 +51,7 @@ pub struct Session<'a> {
     /// The decode step, with the variant that serves each operation and why.
     pub graph: DecodeGraph,
     executor: Executor,
-    /// How it was built.
+    /// Options it was built with.
     pub options: DecodeOptions,
 }
 

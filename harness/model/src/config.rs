@@ -86,7 +86,7 @@ pub struct Config {
     pub rope_base_local: f32,
     /// Keys that a local layer sees, the current one included.
     pub window: Option<usize>,
-    /// Which elements rope rotates together.
+    /// Pairs of elements that rope rotates together.
     #[serde(serialize_with = "by_name")]
     pub rope_style: RopeStyle,
     /// Queries and keys are normalised per head before rope.

@@ -91,13 +91,13 @@ pub(crate) fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-/// What is wrong with a value. `key` is the path to it, as `rope_scaling.factor`.
+/// A fault of a value. `key` is the path to it, such as `rope_scaling.factor`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("key `{key}`: {why}")]
 pub struct KeyError {
     /// The path to the value.
     pub key: String,
-    /// What is wrong.
+    /// The fault.
     pub why: String,
 }
 

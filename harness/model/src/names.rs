@@ -23,7 +23,7 @@ const POST_NORMS: [(&str, &str); 3] = [
     ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
 
-/// Where a checkpoint keeps the text model: as its own, or inside a model of text and images.
+/// Prefixes of the text model's tensors: alone, or inside a model of text and images.
 const ROOTS: [Root; 3] = [
     Root { model: "model.", head: "lm_head." },
     Root { model: "language_model.model.", head: "language_model.lm_head." },
@@ -36,7 +36,7 @@ struct Root {
     head: &'static str,
 }
 
-/// How one checkpoint names its tensors.
+/// Tensor names of one checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     arch: Arch,

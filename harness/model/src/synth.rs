@@ -103,20 +103,20 @@ impl fmt::Display for SynthArch {
     }
 }
 
-/// What to write.
+/// Settings of a synthetic checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SynthSpec {
     /// The shape.
     pub arch: SynthArch,
-    /// How the matrices are stored. Norms and rope factors are always F32.
+    /// Storage of the matrices. Norms and rope factors are always F32.
     pub quant: Format,
-    /// How the embedding, and with it the tied head, is stored, if otherwise.
+    /// Storage of the embedding, and with it of the tied head, if different.
     pub embed_quant: Option<Format>,
     /// Another seed gives other weights.
     pub seed: u64,
 }
 
-/// What was written.
+/// Summary of the written file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SynthSummary {
     /// The file.
@@ -165,7 +165,8 @@ impl fmt::Display for Fallback {
 pub(super) struct Fallbacks(BTreeMap<(Format, Format, u64), usize>);
 
 impl Fallbacks {
-    /// How a matrix with rows of this length is stored; counted where that is not what is asked.
+    /// Returns the storage of a matrix with rows of this length; counts it if that differs from
+    /// `asked`.
     pub(super) fn fitting(&mut self, asked: Format, row_len: u64) -> Format {
         let stored = fitting(asked, row_len);
         if stored != asked {

@@ -67,7 +67,7 @@ pub struct Tokenizer {
 enum Spelling {
     /// One character per byte, in GPT-2's alphabet.
     Bytes(HashMap<char, u8>),
-    /// What the library's decoder makes of it; where `bytes`, `<0xNN>` is a byte.
+    /// Text of the library's decoder; with `bytes`, `<0xNN>` is a byte.
     Text { bytes: bool },
 }
 

@@ -13,13 +13,13 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// What the system said of a file; for `map_err`.
+    /// Wraps the system's error for a file; for `map_err`.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Error::Io { path: path.into(), source }
     }

@@ -115,7 +115,7 @@ fn beside(path: &Path, what: &str) -> io::Result<PathBuf> {
 #[derive(Debug)]
 pub struct Partial {
     path: PathBuf,
-    /// Where to write it.
+    /// The file, open for writing.
     pub file: File,
     finished: bool,
 }

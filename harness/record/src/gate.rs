@@ -33,7 +33,8 @@ const FALSE_REPORTS: f64 = 0.008;
 /// committed records, all tails included (a test compares).
 const KERNEL_RUNS: f64 = 0.0075;
 
-/// The same by the host's clock: six pairs of decodes, docs/findings/gate-on-a-real-gpu.md.
+/// Standard deviation of a decode's time by the host's clock, from run to run: six pairs of
+/// decodes, docs/findings/gate-on-a-real-gpu.md.
 const HOST_RUNS: f64 = 0.015;
 
 /// Smallest change that one record a side may confirm. A case is the same only where it is excluded.
@@ -226,7 +227,7 @@ fn same_kind(first: &Run, run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Whether two runs are one: figures of two runs are never equal in every case.
+/// Returns true if two runs are one: figures of two runs are never equal in every case.
 fn same_run(one: &Run, other: &Run) -> bool {
     let figures = |row: &Row| (row.key(), row.n, row.median_us, row.noise);
     !one.rows.is_empty() && one.rows.iter().map(figures).eq(other.rows.iter().map(figures))
@@ -254,7 +255,7 @@ struct Case {
     changed: bool,
     /// Reasons not to trust or not to compare the times.
     unclear: Vec<String>,
-    /// What else to know.
+    /// Remarks for the reader.
     notes: Vec<String>,
     /// Standard deviation from run to run.
     run_to_run: f64,

@@ -119,8 +119,8 @@ pub struct Environment {
     pub naga: Option<String>,
     /// The compiler of this command.
     pub rustc: Option<String>,
-    /// What it optimised for, such as `release, opt-level 3`; a cargo profile of another name is
-    /// `release` too.
+    /// Optimisation of the build, such as `release, opt-level 3`; a cargo profile of another name
+    /// is `release` too.
     pub build: Option<String>,
 }
 
@@ -137,7 +137,7 @@ pub struct Machine {
     pub governor: Option<String>,
     /// Version of Vulkan that the loader has, on Linux.
     pub vulkan_loader: Option<String>,
-    /// Where the GPU sits on the bus.
+    /// PCI address of the GPU.
     pub pci: Option<String>,
     /// Setting of the GPU, where its driver can be asked.
     pub card: Option<Card>,
@@ -241,7 +241,7 @@ pub struct BenchCase {
     pub tuned: BTreeMap<String, f64>,
     /// Weights rotated past the last-level cache.
     pub cold: Timing,
-    /// The same weights every time.
+    /// Invocations on the same weights every time.
     pub warm: Timing,
     /// Cold invocations each with outputs of its own, in batches without a barrier, so that
     /// neighbours overlap: throughput without the launch. None unless asked for.
@@ -564,7 +564,7 @@ pub struct Profile {
     pub kv: String,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// The same decode without a timestamp between its operations.
+    /// A decode of the same steps without a timestamp between its operations.
     pub unprofiled: Unprofiled,
     /// Operations of a step, in order.
     pub ops: Vec<ProfiledOp>,
@@ -641,7 +641,7 @@ pub struct OpTotal {
     pub percent: f64,
     /// Bytes a step must move for it, at the middle position.
     pub bytes: f64,
-    /// Those bytes at the better of the measured bandwidths, milliseconds.
+    /// Time to move `bytes` at the better of the measured bandwidths, milliseconds.
     pub floor_ms: Option<f64>,
     /// `ms` over `floor_ms`.
     pub over_floor: Option<f64>,

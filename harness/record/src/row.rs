@@ -105,7 +105,7 @@ pub struct Row {
     pub nmse: Option<f64>,
     /// Largest that is accepted.
     pub nmse_bound: Option<f64>,
-    /// What makes the result doubtful, `; ` between.
+    /// Reasons to doubt the result, separated by `; `.
     pub flags: String,
     /// Side B.
     pub b: String,
@@ -139,7 +139,7 @@ impl Row {
         Some(self.bytes? / self.median_us / 1e3)
     }
 
-    /// What makes the result doubtful, one by one.
+    /// Reasons to doubt the result, one by one.
     pub fn flags(&self) -> impl Iterator<Item = &str> {
         self.flags.split("; ").filter(|flag| !flag.is_empty())
     }
@@ -150,7 +150,7 @@ impl Row {
 pub struct Run {
     /// Name of the run: that of its file, without the ending.
     pub id: String,
-    /// Where and with what it ran.
+    /// Machine and build of the run.
     pub environment: Environment,
     /// Its results, at least one.
     pub rows: Vec<Row>,
@@ -203,7 +203,7 @@ pub fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Whether a path, with or without `#ID`, is of a CSV file.
+/// Returns true if a path, with or without `#ID`, is of a CSV file.
 pub fn is_table(path: &Path) -> bool {
     named(path).0.extension().is_some_and(|ending| ending == "csv")
 }
@@ -217,7 +217,7 @@ fn named(path: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// What runs of one machine and build share.
+/// The part of an environment that all runs of one machine and build share.
 fn shared(environment: &Environment) -> Environment {
     let mut machine = environment.machine.clone();
     if let Some(machine) = &mut machine {

@@ -66,7 +66,7 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
 /// A mean and how far it may be off.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
-    /// Of all values; 0 for none.
+    /// Mean of all values; 0 for none.
     pub mean: f64,
     /// Its standard error: the values' standard deviation (n − 1) over √n, as if they were
     /// independent. None for fewer than two.
@@ -101,8 +101,8 @@ pub fn mean_sd(samples: &[f64]) -> (f64, f64) {
     (mean, if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
-/// What a standard normal variable exceeds with probability `p`, for `p` up to a half: within
-/// 4.5e-4 (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.23).
+/// Upper quantile of the standard normal distribution: exceeded with probability `p`, for `p` up to
+/// a half. Within 4.5e-4 (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.23).
 pub fn normal_quantile(p: f64) -> f64 {
     let t = (-2.0 * p.ln()).sqrt();
     let above = 2.515517 + t * (0.802853 + t * 0.010328);

@@ -14,9 +14,9 @@ const NOT_VERIFIED: &str = "not verified";
 /// A table with a title and what its figures are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// What it shows, with the unit.
+    /// Measured quantity, with the unit.
     pub title: String,
-    /// How it was measured.
+    /// Method of measurement.
     pub note: String,
     /// Names of the columns; those that begin with `>` hold figures.
     pub header: Vec<String>,
@@ -88,7 +88,7 @@ fn figure(text: String, verified: Option<Verified>, watched: &Watched) -> String
     }
 }
 
-/// What was verified of several runs, in a sentence.
+/// Verification of several runs, in a sentence.
 fn outputs(all: &[Option<Verified>]) -> String {
     let Some(verified) = all.iter().copied().collect::<Option<Vec<_>>>() else {
         return "Not verified: nothing was held against the reference.".into();
@@ -279,7 +279,7 @@ fn runs(run: &Suite) -> String {
     format!("{} after {}", plural(run.repetitions, "run"), plural(run.warm_ups, "warm-up"))
 }
 
-/// What holds for all of a suite's tables: what was drawn, and what was verified.
+/// Note on all tables of a suite: its draws and its verification.
 pub fn suite_note(run: &Suite) -> String {
     let configs = run.models.iter().flat_map(|model| model.configs.values());
     let verified: Vec<_> = configs.map(|config| config.verified).collect();

@@ -59,7 +59,7 @@ fn splits_for<P: Cache>(p: &P, workgroups: usize) -> usize {
     (workgroups / p.kv_heads()).clamp(1, p.most_splits())
 }
 
-/// Of so many splits those that ever get a slot, where each takes `slots` at a time.
+/// Number of splits that get at least one slot, if each takes `slots` at a time.
 fn splits_with_slots<P: Cache>(p: &P, splits: usize, slots: usize) -> usize {
     splits.min(p.kv_size().div_ceil(slots))
 }
@@ -156,9 +156,9 @@ struct Share {
     rows: usize,
 }
 
-/// The same as a phase: every workgroup a split or some heads of one, the second stage as wide as
-/// the first. `inlines` where the phase behind may take the second stage's place. None where the
-/// sums of so many subgroups do not fit.
+/// Geometry of the split variants as a stage of a persistent kernel. Every workgroup has a split or
+/// some heads of one; the second stage is as wide as the first. `inlines` if the next stage may
+/// replace the second one. None if the sums of so many subgroups do not fit.
 pub fn split_phase<P: Cache>(
     p: &P,
     caps: &Capabilities,
@@ -247,7 +247,7 @@ pub const fn split_inlined<P: Cache>() -> Inlined<P> {
     }
 }
 
-/// Of the split variants' geometry, what a workgroup needs that has all slots of a KV head.
+/// Geometry of the split variants for a workgroup that has all slots of a KV head.
 pub fn without_splits(mut constants: Overrides) -> Overrides {
     constants.retain(|(name, _)| !matches!(*name, "SPLITS" | "COMBINE" | "COMBINE_FOURS"));
     constants
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
     use crate::kv_append::KvAppend;
 
-    /// What split_subgroup.wgsl holds in arrays of fixed length, by its own count.
+    /// Arrays of fixed length in split_subgroup.wgsl, by its own count.
     #[test]
     fn what_lanes_hold_fits_or_is_refused() {
         for size in [4, 8, 16, 32, 64] {

@@ -130,9 +130,9 @@ fn swept<P: MatVec>(p: &P, caps: &Capabilities, groups: usize, wg: usize) -> Ove
     ]
 }
 
-/// The same with the workgroups that fill a large GPU: twice its processors, or as many as keep
-/// rows to 64 each. No more invocations than chunks of their rows, or than fours of a vector that
-/// each workgroup makes first.
+/// Geometry of schedule/sweep with enough workgroups to fill a large GPU: twice its processors, or
+/// as many as keep rows to 64 each. No more invocations than chunks of their rows, or than fours of
+/// a vector that each workgroup makes first.
 pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let groups = p.rows().div_ceil(64).max(264);
     let work = (swept_rows(p, groups) * p.chunks16()).max(p.k().div_ceil(4));
@@ -141,8 +141,8 @@ pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     swept(p, caps, groups, work.next_power_of_two().max(least).min(most))
 }
 
-/// The same as a phase. A workgroup has an invocation a row, so those of a small grid take several
-/// turns.
+/// Geometry of schedule/sweep as a stage of a persistent kernel. A workgroup has at most one row
+/// per invocation, so the workgroups of a small grid take several turns.
 pub fn sweep_phase<P: MatVec>(p: &P, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
     let wg = grid.invocations as usize;
     let groups = p.rows().div_ceil(wg).max(grid.groups as usize);
@@ -187,7 +187,7 @@ pub const TEAMS: Tunables = &[
     ("TEAMS", &[1.0, 2.0, 4.0, 8.0]),
 ];
 
-/// The same with rows that a thread group works on at a time.
+/// Tunables of schedules whose thread groups work on several rows at a time.
 pub const STACKED_TEAMS: Tunables = &[
     ("LANES", &[16.0, 32.0, 48.0, 64.0, 96.0, 128.0, 144.0, 192.0, 256.0]),
     ("TEAMS", &[1.0, 2.0, 4.0]),

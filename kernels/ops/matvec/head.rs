@@ -11,11 +11,11 @@ pub const ROWS: Typed<usize> =
 /// Columns of a head.
 pub const COLUMNS: Typed<usize> = dim("K", "columns of the matrix, elements of x", 64, 700);
 
-/// Where in the vocabulary a part of a head begins.
+/// First row of a part of the head, as an index into the vocabulary.
 pub const FIRST_ROW: Typed<usize> =
     start("FIRST_ROW", "token of row 0: a matrix too large for one binding comes in parts", 70);
 
-/// Which part of a head an operation reads.
+/// Part of the head that an operation reads.
 pub const PART: Typed<HeadPart> = choice(
     "PART",
     "which part of the matrix this is; all but the first go on from what the last one left",
@@ -48,12 +48,12 @@ pub fn dot4_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
     soa::dot4_groups(p.rows(), c)
 }
 
-/// What they ask of a shape.
+/// Refusals of the variants over soa_int8.wgsl.
 pub fn dot4_unsupported<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
     quantised_only(p, caps).or_else(|| soa::below_a_block(p))
 }
 
-/// What they may try.
+/// Tunables of the variants over soa_int8.wgsl.
 pub const DOT4_TUNABLES: Tunables =
     &[("WG", &[128.0, 256.0, 512.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
 

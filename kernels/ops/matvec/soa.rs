@@ -22,7 +22,7 @@ pub fn lanes<P: MatVec>(p: &P, most: u32, each: usize) -> u32 {
     lanes_of(p, p.rows(), most, each)
 }
 
-/// The same for `rows` rows of the length of the operation's.
+/// Lanes for `rows` rows of the operation's row length; see [`lanes`].
 pub fn lanes_of<P: MatVec>(p: &P, rows: usize, most: u32, each: usize) -> u32 {
     const SUBGROUPS: usize = 1536;
     let chunks = chunks(p) as u32;
@@ -81,11 +81,11 @@ pub fn dot4<P: MatVec>(
     constants
 }
 
-/// The same over all rows. Measured: one row where rows are few and short, so that subgroups are
-/// many; two where a row takes a subgroup several rounds; four where there are rows for all, which
-/// also iterate over rows, so that not every few rows quantise x anew. Few long rows are shared by
-/// four subgroups, from 1536 rows on by four groups of 16 lanes where a weight is more than one
-/// code of four or eight bits.
+/// Geometry of soa_int8.wgsl over all rows. Measured: one row where rows are few and short, so that
+/// subgroups are many; two where a row takes a subgroup several rounds; four where there are rows
+/// for all, which also iterate over rows, so that not every few rows quantise x anew. Few long rows
+/// are shared by four subgroups, from 1536 rows on by four groups of 16 lanes where a weight is
+/// more than one code of four or eight bits.
 pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let (rows, k) = (p.rows(), p.k());
     let most = subgroup(caps);

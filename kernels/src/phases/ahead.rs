@@ -1,4 +1,4 @@
-//! What phases do ahead of their waits, read from naga's IR of a joined text.
+//! Check of a stage's accesses before its grid barrier, read from naga's IR of a joined text.
 //!
 //! A workgroup that has arrived and not yet waited runs beside others that may still be in the
 //! phase before, or already behind the wait in its own. Until it has waited it may load what

@@ -1,4 +1,4 @@
-//! What waits bring into the device's cache: weights and norms of the phases that come next.
+//! Prefetch into the device's cache at grid barriers: weights and norms of the next stages.
 //!
 //! While workgroups wait for each other, and while attention looks at a few slots, the memory of
 //! weights is idle. The invocations of a workgroup that do not poll then load one word of every
@@ -282,8 +282,8 @@ impl Prefetches {
 }
 
 impl Table {
-    /// Those of a place's usual phase that each layer has of its own: from the first on, or from
-    /// the next one on.
+    /// Tables of a slot's usual stage that each layer has of its own: from the first layer on, or
+    /// from the next one on.
     fn all(
         place: &Place<'_>,
         layers: usize,
@@ -317,7 +317,8 @@ impl Table {
 }
 
 impl Element {
-    /// Of a variable whose elements are words, or vectors of them that a sector has a number of.
+    /// Describes a variable whose elements are words or vectors of words, a whole number per
+    /// sector.
     fn of(phase: &Phase<'_>, name: &str) -> Option<Self> {
         let (element, stride) = phase.code.reflection.element(name)?;
         let (scalar, is_vector) = match *element {

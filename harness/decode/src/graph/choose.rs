@@ -16,7 +16,7 @@ use lathe_device::plan::run;
 use lathe_device::plan::select::{Hints, SelectError, Selection, select};
 use lathe_device::plan::tuned::Tuned;
 
-/// What decides.
+/// Inputs of the choice of variants.
 pub(super) struct Chooser<'a> {
     pub(super) caps: &'a Capabilities,
     pub(super) hints: &'a Hints,
@@ -151,7 +151,7 @@ fn follow_stream(ops: &mut [Undecided], [first, second]: [TensorId; 2]) {
     }
 }
 
-/// How the step's operations pack each matrix.
+/// Packing of each matrix, as the step's operations read it.
 type Packings = BTreeMap<TensorId, Packing>;
 
 impl Chooser<'_> {

@@ -53,7 +53,7 @@ pub struct DecodeGraph {
     pub logits: TensorId,
     /// One cache a layer.
     pub caches: Vec<KvCache>,
-    /// How tokens are drawn; none for the greedy choice.
+    /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<Sampling>,
     /// Positions it holds.
     pub context: usize,

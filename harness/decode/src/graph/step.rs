@@ -64,7 +64,7 @@ pub(super) enum ListedShape {
 }
 
 impl Listed {
-    /// The same, which reads its matrix as others pack it.
+    /// Makes the operation read its matrix as others pack it.
     pub(super) fn with_shape(self, shape: impl Fn(Packing) -> Shape + 'static) -> Self {
         Self { shape: ListedShape::AsPacked(Box::new(shape)), ..self }
     }
@@ -100,8 +100,8 @@ pub(super) struct Steps {
     pub(super) tokens: TensorId,
     pub(super) logits: TensorId,
     pub(super) caches: Vec<KvCache>,
-    /// Where the residual stream is at the beginning of a step, and where an operation puts it that
-    /// writes it anew.
+    /// Buffers of the residual stream: at the beginning of a step, and for an operation that writes
+    /// it anew.
     pub(super) streams: [TensorId; 2],
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Vector {
 /// Some rows of a matrix that is too large for one binding: the first, and the rows.
 pub(super) type MatrixPart = (usize, TensorId, WeightRows);
 
-/// What a matrix meets.
+/// Input of a matrix.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Input {
     /// A vector as it is.
@@ -124,7 +124,7 @@ pub(super) enum Input {
     Norm { stream: Vector, weight: TensorId },
 }
 
-/// Where a product goes: into a vector of its own, or onto the residual stream.
+/// Destination of a product: a vector of its own, or the residual stream.
 pub(super) type To = (Vector, Beta);
 
 pub(super) struct Lister<'a> {
@@ -156,7 +156,7 @@ pub(super) struct Vectors {
     pub(super) gated: Vector,
     /// Tokens whose vectors these are.
     pub(super) rows: usize,
-    /// Whose these are.
+    /// Owner of these tokens.
     pub(super) of: TokensOf,
 }
 
@@ -409,7 +409,8 @@ impl Lister<'_> {
         Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches, streams }
     }
 
-    /// What layers pass on of up to `room` tokens. Tensors that nothing binds take no memory.
+    /// Allocates the vectors that layers pass on, for up to `room` tokens. Tensors that nothing
+    /// binds take no memory.
     pub(super) fn vectors(
         &mut self,
         prefix: &str,

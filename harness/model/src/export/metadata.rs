@@ -114,8 +114,8 @@ fn tokenizer(writer: &mut GgufWriter, v: &Vocabulary) {
     }
 }
 
-/// What ends a text beside the EOS: the end of a turn, and the end of a message that waits for a
-/// tool, which Llama calls by this name.
+/// Adds the tokens besides the EOS that end a text: the end of a turn and, by Llama's name, the end
+/// of a message that waits for a tool.
 fn ends(
     writer: &mut GgufWriter,
     file: &ModelFile,

@@ -27,12 +27,12 @@ use super::gguf::GgmlType;
 use super::gguf::writer::GgufWriter;
 use super::synth::{Fallback, Fallbacks};
 
-/// What to write.
+/// Settings of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportSpec {
-    /// How matrices are stored.
+    /// Storage of the matrices.
     pub weights: Format,
-    /// How the embedding and a head of its own are stored, if otherwise.
+    /// Storage of the embedding and of a separate head, if different.
     pub embed: Option<Format>,
     /// Replace a file that is there.
     pub overwrite: bool,
@@ -40,7 +40,7 @@ pub struct ExportSpec {
     pub without_tokenizer: bool,
 }
 
-/// What was written.
+/// Summary of the written file.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct ExportSummary {
     /// The file.
@@ -52,7 +52,7 @@ pub struct ExportSummary {
     pub source_bytes: u64,
     /// Values in all tensors.
     pub parameters: u64,
-    /// Whether the file has a tokenizer.
+    /// The file has a tokenizer.
     pub tokenizer: bool,
     /// Matrices by how they are stored, quantised anew or copied.
     pub types: Vec<TypeError>,
@@ -62,7 +62,7 @@ pub struct ExportSummary {
     pub requantised: usize,
 }
 
-/// How well one type stores its matrices.
+/// Error of the matrices that are stored in one type.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct TypeError {
     /// The type.
@@ -75,7 +75,7 @@ pub struct TypeError {
     pub bytes: u64,
     /// √(Σ(x - x̂)² / Σx²) over the tensors that were converted; none where all were copied.
     pub relative_rms_error: Option<f64>,
-    /// The same if codes were rounded to the nearest under scales from the extremes.
+    /// This error with codes rounded to the nearest and scales taken from the extremes.
     pub nearest_relative_rms_error: Option<f64>,
 }
 
@@ -171,7 +171,7 @@ fn types(jobs: &[Job<'_>], errors: &BTreeMap<Format, Errors>) -> Vec<TypeError> 
     types.into_values().collect()
 }
 
-/// What becomes of each tensor, in the order of the file.
+/// Lists the tensors to write, in the order of the file.
 fn jobs<'a>(
     file: &'a ModelFile,
     config: &'a Config,

@@ -24,7 +24,7 @@ pub(super) struct Job<'a> {
     pub(super) values: Values<'a>,
 }
 
-/// Where values come from.
+/// Source of a tensor's values.
 pub(super) enum Values<'a> {
     Tensor { tensor: &'a TensorInfo, format: Format, config: &'a Config },
     Given(Vec<f32>),
@@ -70,7 +70,7 @@ impl Job<'_> {
         self.dims.len() > 1
     }
 
-    /// Whether the source lost something already.
+    /// Returns true if the source was already quantised with loss.
     pub(super) fn requantises(&self) -> bool {
         match &self.values {
             Values::Tensor { format, .. } => !format.is_dense() && *format != self.stored,
@@ -178,8 +178,8 @@ fn squared_error(format: Format, k: usize, values: &[f32], bytes: &[u8]) -> f64 
     .sum()
 }
 
-/// Which stored row becomes this row of a GGUF. Hugging Face rotates element `i` of a head with
-/// element `i + head_dim/2`, GGUF's Llama with the one beside it.
+/// Returns the stored row for this row of a GGUF. Hugging Face rotates element `i` of a head with
+/// element `i + head_dim/2`, GGUF's Llama with its neighbour.
 fn interleaved_row(row: usize, head_dim: usize) -> usize {
     let (head, within) = (row / head_dim, row % head_dim);
     head * head_dim + within / 2 + within % 2 * (head_dim / 2)

@@ -16,7 +16,7 @@ use crate::vocabulary::{PRE, Pre, Vocabulary};
 #[error("{0}; give token ids (--prompt-tokens), or --no-tokenizer to quantise")]
 pub struct VocabularyError(#[from] KeyError);
 
-/// What GGUF would say of this tokenizer, a token for each row of the embedding.
+/// Converts a `tokenizer.json` to GGUF's vocabulary, a token for each row of the embedding.
 ///
 /// # Errors
 /// It is of another kind, or contradicts itself or the model; the message names the key.
@@ -164,7 +164,8 @@ fn merges(model: &Object<'_>) -> Result<Vec<String>, KeyError> {
     list.iter().map(|entry| merge(entry).ok_or_else(|| wrong(entry))).collect()
 }
 
-/// Whether the post-processor puts the BOS before a text. Anything else that it adds is refused.
+/// Returns true if the post-processor puts the BOS before a text. Anything else that it adds is
+/// refused.
 fn begins_with_bos(root: &Object<'_>, config: &Config) -> Result<bool, KeyError> {
     let key = "post_processor";
     let only = "only the BOS before a text is understood";

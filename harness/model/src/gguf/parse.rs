@@ -179,7 +179,7 @@ struct Listed {
     dims: Vec<u64>,
     bytes: u64,
     offset: u64,
-    /// Where in the file the list says so.
+    /// Offset of the name in the file.
     name_at: usize,
     offset_at: usize,
 }

@@ -20,9 +20,8 @@ pub fn quantise(format: Format, k: usize, values: &[f32]) -> Vec<u8> {
     rows(format, k, values, encode_block)
 }
 
-/// As [`quantise`], with a search over the scales of each block. The error that is made least is
-/// Σ w·(x - x̂)² with w = rms of the block + |x|: between every value alike and the large
-/// ones first.
+/// Quantises like [`quantise`], with a search over the scales of each block. It minimises Σ w·(x -
+/// x̂)² with w = rms of the block + |x|, a compromise between equal weights and large values first.
 ///
 /// # Panics
 /// As [`quantise`].
@@ -80,8 +79,8 @@ fn rows(
     bytes
 }
 
-/// How rows of a length are stored when `asked` for: a row of a GGUF file is whole blocks, so what
-/// llama-quantize takes in place of superblocks, and f16 where no block fits.
+/// Storage of rows of a length when `asked` for. A row of a GGUF file is whole blocks. Others take
+/// llama-quantize's substitute for superblocks, or f16 where no block fits.
 pub fn fitting(asked: Format, row_len: u64) -> Format {
     let fits = |format: &Format| row_len.is_multiple_of(format.block_len() as u64);
     let smaller = match asked {

@@ -16,8 +16,8 @@ const APART: f32 = 0.12;
 /// Turns between the scales of sub-blocks and those of the superblock.
 const TURNS: usize = 3;
 
-/// What an error counts: the rms of the block and the size of the value. Large values carry more of
-/// a product, and a search that saw only the rms would give them up.
+/// Weights of the squared errors: rms of the block plus |x|. Large values carry more of a product,
+/// and a search that saw only the rms would give them up.
 pub(super) fn weights(x: &[f32]) -> Vec<f32> {
     let rms = (x.iter().map(|v| v * v).sum::<f32>() / x.len() as f32).sqrt();
     x.iter().map(|v| rms + v.abs()).collect()

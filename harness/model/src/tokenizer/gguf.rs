@@ -19,7 +19,7 @@ use super::{Tokenizer, TokenizerError, byte_of, guarded, literals, strict};
 use crate::token_type::{BYTE, CONTROL, UNKNOWN, USER_DEFINED};
 use crate::vocabulary::{PRE, Pre, Vocabulary, key};
 
-/// How a space is spelled in SentencePiece.
+/// SentencePiece's spelling of a space.
 const SPACE: &str = "▁";
 
 impl Vocabulary {

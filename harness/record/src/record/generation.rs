@@ -69,7 +69,7 @@ impl MeasuredModel {
 /// `lathe bench decode --model`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerationTests {
-    /// Where the tokens came from, such as `seed 42`.
+    /// Source of the prompt tokens, such as `seed 42`.
     pub prompts: String,
     /// One entry a model, test and setting.
     pub tests: Vec<GenerationTest>,
@@ -116,7 +116,7 @@ pub struct GenerationTest {
     /// Sequences decoded together, each with its own prompt; `n_gen` tokens each. Figures are of
     /// all of them together.
     pub sequences: usize,
-    /// How tokens were drawn; none for the greedy choice.
+    /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<SamplingSettings>,
     /// Decode steps in a submission; none for a test that generates nothing.
     pub steps_per_submit: Option<usize>,
@@ -203,7 +203,7 @@ impl GenerationTest {
 pub struct Suite {
     /// quick, standard or full.
     pub tier: String,
-    /// Where the tokens came from, such as `seed 42`.
+    /// Source of the prompt tokens, such as `seed 42`.
     pub prompts: String,
     /// Seed of the draws.
     pub seed: u32,
@@ -231,7 +231,7 @@ pub struct SuiteModel {
     pub configs: BTreeMap<String, SuiteConfig>,
 }
 
-/// How tokens were drawn.
+/// Settings of sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplingSettings {
     /// Divides the logits.
@@ -328,8 +328,8 @@ pub struct SuiteRun {
     pub ttft_ms: f64,
     /// From the first token to the last, milliseconds.
     pub decode_ms: f64,
-    /// Of each step, milliseconds; only at one step a submission, where steps have times of their
-    /// own.
+    /// Time of each step, milliseconds; only at one step per submission, where steps are timed
+    /// singly.
     pub step_ms: Vec<f64>,
 }
 

@@ -1,6 +1,5 @@
-//! What other implementations give for small vocabularies: `tokenizers` 0.23.3 for byte-level BPE,
-//! `sentencepiece` 0.2.3 for SentencePiece. The ids they give are shown as spellings with a space
-//! between.
+//! Results of other implementations for small vocabularies: `tokenizers` 0.23.3 for byte-level BPE,
+//! `sentencepiece` 0.2.3 for SentencePiece. Their ids are shown as spellings separated by spaces.
 
 /// In the order of ranks. The vocabulary is the 256 bytes, what these give, then [`WHOLE_WORDS`].
 pub(super) fn merges() -> Vec<&'static str> {

@@ -1,4 +1,4 @@
-//! How often the gate errs and what it finds: simulated reports, and the committed records.
+//! Error rates and power of the gate: simulated reports, and the committed records.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn normal(rng: &mut Rng) -> f64 {
     r * angle.cos()
 }
 
-/// How runs differ that are simulated.
+/// Settings of simulated runs.
 #[derive(Clone, Copy)]
 struct Simulated<'a> {
     /// Records a side.
@@ -22,7 +22,7 @@ struct Simulated<'a> {
     controls: usize,
     /// Standard deviation from run to run, a case.
     between: f64,
-    /// The same of all cases together.
+    /// Standard deviation from run to run, common to all cases.
     common: f64,
     /// Deviations to draw from, in the place of normal ones.
     drawn: &'a [f64],
