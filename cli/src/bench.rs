@@ -79,7 +79,7 @@ struct KernelOpts {
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
     #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<PathBuf>,
-    /// Run again whenever your file is saved, its TOML, or what that one names
+    /// Run again whenever your file is saved, its TOML, or a file that the TOML names
     #[arg(long, conflicts_with = "processes")]
     watch: bool,
     #[command(flatten)]
@@ -317,7 +317,7 @@ fn print_kernel(cases: &[BenchCase], environment: &Environment, format: Format) 
     outln!();
 }
 
-/// Three digits: from a tensor core's hundreds to what a vector kernel does on the side.
+/// A rate in three digits, from a tensor core's hundreds down to a vector kernel's fractions.
 fn tflop_s(t: f64) -> String {
     match t {
         t if t >= 99.95 => format!("{t:.0}"),

@@ -93,7 +93,7 @@ pub(super) struct ModelOpts {
     /// Tokens of a prompt that run together, at most; 0 runs it token by token, a decode step each
     #[arg(long, value_name = "N", value_parser = super::chunk)]
     prompt_chunk: Option<usize>,
-    /// Storage of what goes into matrices while a prompt runs in chunks; without, f32 beside a KV
+    /// Storage of the inputs of matrices while a prompt runs in chunks; without, f32 with a KV
     /// cache in f32 and else f16
     #[arg(long, value_name = "FORMAT", value_parser = float_format())]
     prompt_activations: Option<FloatFormat>,
@@ -113,7 +113,7 @@ pub(super) struct StepOpts {
     /// Storage of the KV cache
     #[arg(long, default_value = "f16", value_parser = kv_format())]
     pub(super) kv: KvFormat,
-    /// Storage of what goes into matrices; f16 halves that traffic and costs accuracy
+    /// Storage of the inputs of matrices; f16 halves that traffic and costs accuracy
     #[arg(long, default_value = "f32", value_name = "FORMAT", value_parser = float_format())]
     pub(super) activations: FloatFormat,
     /// Leave tuned choices out; only hints and the kernels' own preferences count
@@ -145,7 +145,7 @@ impl StepOpts {
     }
 }
 
-/// Parses a storage of what goes into matrices; for clap.
+/// Parses a storage of the inputs of matrices; for clap.
 pub(super) fn float_format() -> impl TypedValueParser<Value = FloatFormat> {
     let known = || FloatFormat::STORED.iter().copied();
     PossibleValuesParser::new(known().map(FloatFormat::name))
@@ -247,7 +247,7 @@ fn read_manifest(path: &Path) -> Result<Hints> {
     parse_hints(&hints)
 }
 
-/// A model with what is to be decoded.
+/// A model and the tokens to decode.
 struct Loaded {
     model: Model,
     prompt: Vec<u32>,
@@ -303,7 +303,7 @@ pub(super) struct AdapterName {
 }
 
 impl AdapterName {
-    /// The name of a device, or without one that of the CPU executor.
+    /// The name of a device, or of the CPU executor without one.
     pub(super) fn of(gpu: Option<&Gpu>) -> Self {
         match gpu {
             None => Self {

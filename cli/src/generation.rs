@@ -16,10 +16,10 @@ use super::decode::StepOpts;
 pub(super) struct RunOpts {
     #[command(flatten)]
     pub(super) step: StepOpts,
-    /// Positions of each run that are held against the CPU reference before it is timed
+    /// Positions of each run that are compared with the CPU reference before it is timed
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = super::count)]
     verify_positions: usize,
-    /// Take figures of outputs that nobody checked; tables and records say so
+    /// Take figures of unverified outputs; tables and records say so
     #[arg(long, conflicts_with = "verify_positions")]
     no_verify: bool,
     /// Seed of prompts and draws

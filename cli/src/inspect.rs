@@ -21,8 +21,8 @@ pub(super) struct Opts {
     /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
     /// config.json
     file: PathBuf,
-    /// Predict the device memory of a context of so many positions, prompt and generated tokens
-    /// together, on the adapter; what does not fit is an error
+    /// Predict the device memory of a context of N positions, prompt and generated tokens together,
+    /// on the adapter; an error if it does not fit
     #[arg(long, value_name = "N", value_parser = super::count)]
     context: Option<usize>,
     /// With --context: storage of the KV cache
@@ -39,7 +39,7 @@ struct Report {
     summary: ModelSummary,
     decodable: bool,
     reason: Option<String>,
-    /// With `--context`.
+    /// Prediction for `--context`.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Predicted>,
 }

@@ -170,7 +170,7 @@ impl Global {
         }
     }
 
-    /// Does work that tells the bytes done and their total, beside a bar that shows them.
+    /// Does work that tells the bytes done and their total, with a progress bar.
     fn by_bytes<T, E>(
         &self,
         what: &str,
@@ -410,7 +410,7 @@ fn save_and_print(record: &Record, path: Option<&Path>, print: impl FnOnce()) ->
     Ok(())
 }
 
-/// Writes a page. One can be made again from what it shows; only another kind of file is kept.
+/// Writes a page. A page is overwritten, since it can be made again; another kind of file is kept.
 fn write_page(path: &Path, page: &str) -> Result<()> {
     if std::fs::metadata(path).is_ok_and(|m| m.len() > 0) {
         let old = std::fs::read_to_string(path).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `lathe list`: kernels, variants, what each needs, whether this adapter has it.
+//! `lathe list`: kernels and variants, their requirements, and if this adapter meets them.
 
 use clap::Args;
 use lathe_harness::error::{Error, Result};

@@ -23,8 +23,8 @@ pub(super) struct Opts {
     /// file that is there is the first of the inputs
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Choice between inputs that contradict each other, the later by its date or that of the file
-    /// named first: newest, first
+    /// Input that wins a contradiction, the later by its date or the file named first: newest,
+    /// first
     #[arg(long, value_name = "WHICH")]
     prefer: Option<Prefer>,
 }

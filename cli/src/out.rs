@@ -84,7 +84,7 @@ impl Write for Stream {
     }
 }
 
-/// Prints a line on stderr. A closed stderr is nobody's loss.
+/// Prints a line on stderr, and ignores a closed stderr.
 pub(super) fn said(line: fmt::Arguments<'_>) {
     let _ = Stream::Stderr.write_all(format!("{line}\n").as_bytes());
 }
@@ -132,7 +132,7 @@ pub(super) enum Tone {
     Good,
     /// Wrong, or slower.
     Bad,
-    /// Nobody can tell.
+    /// Undecided.
     Unclear,
 }
 
@@ -177,7 +177,7 @@ pub(super) fn fitted(mut table: Table) {
     self::table(table);
 }
 
-/// Prints a piece of what a model says: as it is, but on a terminal with escapes.
+/// Prints a piece of a model's output: unchanged, but with escapes on a terminal.
 pub(super) fn piece(text: &str) {
     match Stream::Stdout.is_terminal() {
         true => self::text(&escaped(text)),

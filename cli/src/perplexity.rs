@@ -1,4 +1,5 @@
-//! `lathe perplexity`: how well a checkpoint predicts a text, alone and beside a reference.
+//! `lathe perplexity`: quality of a checkpoint's predictions of a text, alone and compared with a
+//! reference.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub(super) struct Opts {
     /// Storage of the reference's KV cache; that of --kv without
     #[arg(long, value_name = "FORMAT", requires = "reference", value_parser = kv_format())]
     reference_kv: Option<KvFormat>,
-    /// Storage of what goes into the reference's matrices; that of --activations without
+    /// Storage of the inputs of the reference's matrices; that of --activations without
     #[arg(long, value_name = "FORMAT", requires = "reference", value_parser = float_format())]
     reference_activations: Option<FloatFormat>,
     /// Executor of the steps

@@ -13,7 +13,7 @@ use lathe_harness::measure::command_line;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Processes {
-    /// Measure in so many fresh processes: ± is then over them, and a verdict what all of them say
+    /// Measure in N fresh processes: ± is then over them, and a verdict takes all of them to agree
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     processes: Option<u32>,
 }

@@ -460,8 +460,8 @@ fn decode_writes_logits_of_every_position_and_its_document() {
     }
 }
 
-/// Workgroups of a software adapter wait in vain. Where nobody chose them a decode goes on without
-/// and says so; what is chosen or measured fails.
+/// A grid barrier on a software adapter times out. By default a decode goes on without the
+/// persistent kernel and says so; a chosen or measured one fails.
 #[test]
 fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
     let Some(gpu) = common::gpu() else { return };

@@ -26,7 +26,7 @@ use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
 
 use crate::common::{self, Device, Golden, LONGER, nmse, observed, on_cpu, on_gpu};
 
-/// A context with chunks of so many tokens, in which no operation is hinted.
+/// Options with chunks of `most` tokens, in which no operation is hinted.
 fn options(kv: KvFormat, context: usize, most: usize) -> DecodeOptions {
     let chunks = Some(Chunks { most, ..Chunks::with_cache(kv) });
     DecodeOptions { kv, chunks, ..DecodeOptions::of_step(context) }
@@ -40,8 +40,8 @@ fn run(graph: &DecodeGraph, executor: &mut dyn Execute, script: &Script) -> Resu
     Decoder::new(graph, executor).run(script, &mut |_| {})
 }
 
-/// Layers in runs of at most so many, on one workgroup, which waits for nobody: of each golden in a
-/// context. Two layers of gemma3 take turns with two buffers of the stream.
+/// Persistent kernels on one workgroup, which has no others to wait for: golden, context and most
+/// layers of each. Two layers of gemma3 alternate between two buffers of the stream.
 const IN_RUNS: [(&str, usize, u32); 7] = [
     ("gemma3-tiny-f16", 64, u32::MAX),
     ("llama-tiny-f16", LONGER, u32::MAX),
@@ -338,9 +338,9 @@ fn in_runs(gpu: &Device, name: &str, golden: &Golden, context: usize, together: 
 }
 
 /// The norm of a branch, the sum and the next norm are made by the matrix that reads them, or by a
-/// dispatch before it; which of its two tensors has the stream depends on the mixture. The last
-/// norm is the head's where its rows round their input in integers, which norm it on the way. A
-/// hint for the layers' matrices that cannot hold for the head takes it apart.
+/// dispatch before it; the mixture decides which of two tensors has the stream. The head makes the
+/// last norm itself if its rows quantise their input to integers. A hint for the layers' matrices
+/// that cannot hold for the head takes it apart.
 #[test]
 fn norms_are_made_by_their_readers_in_any_mixture_of_ways() {
     let gpu = common::own_gpu();

@@ -94,8 +94,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the kernel in the place of a text, with the file that it is in: that of its name, or of
-/// the beginning of its name, in which `{}` then stands for the rest.
+/// Returns the kernel that stands for a text, and its file: named as the text, or as the beginning
+/// of its name, in which `{}` then stands for the rest.
 fn look_alike(engine: &str, name: &str) -> (PathBuf, String) {
     let folder = look_alikes().join(engine);
     let stem = name.strip_suffix(".wgsl").unwrap();

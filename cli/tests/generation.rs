@@ -1,5 +1,5 @@
-//! Whole generations, timed: pieces of a sequence, trials that must fail when something is not as
-//! it was verified, `bench decode` and `suite` with what they write.
+//! Whole generations, timed: pieces of a sequence, trials that must fail if something differs from
+//! the verified run, `bench decode` and `suite` with their output.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;

@@ -252,7 +252,7 @@ fn the_position_never_leaves_the_tokens() {
     assert_eq!(u64::from(executor.read_words(state).unwrap()[0]), tokens - 1);
 }
 
-/// With constants as they are only matrices of very many rows make a workgroup take a second turn.
+/// Without overrides only matrices of very many rows make a workgroup take a second turn.
 #[test]
 fn gemv_q_in_several_turns_matches_reference() {
     let Some(gpu) = gpu_with_subgroups() else { return };

@@ -94,7 +94,7 @@ fn tokens_have_the_likelihood_that_transformers_gives_them() {
     }
 }
 
-/// Windows longer than what is held of their logits, and several of them.
+/// Windows longer than the chunk of logits that is held, and several of them.
 #[test]
 fn windows_are_sequences_of_their_own() {
     let name = "gemma3-tiny-f16";

@@ -146,9 +146,9 @@ fn a_planted_slowdown_is_found() {
     assert_eq!(verdicts(&again), verdicts(&report));
 }
 
-/// Any committed run beside any other of its kind: what the gate blames is of changed source, and
-/// runs whose cases all have the same source pass. Two runs of one build with the same options
-/// never end in exit code 1.
+/// Any committed run against any other of its kind: the gate blames only changed source, and runs
+/// whose cases all have the same source pass. Two runs of one build with the same options never end
+/// in exit code 1.
 #[test]
 fn no_two_committed_runs_blame_unchanged_code() {
     let runs: Vec<Run> =

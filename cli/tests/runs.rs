@@ -246,7 +246,8 @@ fn the_output_projection_combines_few_splits() {
     }
 }
 
-/// A software adapter takes one workgroup after the other, so the first waits in vain.
+/// A grid that is too large for a software adapter: it takes one workgroup after the other, so the
+/// first one's barrier times out.
 const TOO_MANY: Grid = Grid { groups: 64, invocations: 64, prefetch: 0, layers: u32::MAX };
 
 fn session_options(runs: Runs) -> DecodeOptions {

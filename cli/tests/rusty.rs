@@ -80,7 +80,7 @@ fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<(usize, Vec<u32>)> {
 /// time, and run where `LATHE_RUSTY` names the bf16 checkpoint.
 const FIRST: usize = 8;
 
-/// Mean negative log-likelihood of so many windows of the held-out text, on the CPU: one a
+/// Mean negative log-likelihood of `windows` windows of the held-out text, on the CPU: one a
 /// thread, since a model this small keeps no more than one core busy, and more would wait for each
 /// other.
 fn held_out(model: &Model, windows: usize) -> f64 {

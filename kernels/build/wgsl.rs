@@ -128,8 +128,8 @@ impl Tree {
         Ok(linked)
     }
 
-    /// A header whose imports name modules from the top: of those of its own family it names them
-    /// from beside the operation's folder.
+    /// A header whose imports name modules from the top. Imports of the operation's own family are
+    /// relative to the family's folder.
     fn with_full_names(&self, header: &str, declaration: &Path) -> String {
         let family = declaration.parent().and_then(Path::parent).map(stem).unwrap_or_default();
         let full = |name: &str| match format!("{family}/{}", name.trim()) {
@@ -168,8 +168,7 @@ impl Tree {
         Some(text.and_then(|text| Module::new(name, &self.shown(path), &text)))
     }
 
-    /// The linked text of the `naive.wgsl` beside a variant: it says what buffers and parameters
-    /// the operation has.
+    /// The linked text of the operation's `naive.wgsl`, which declares its buffers and parameters.
     fn naive(&self, variant: &Path) -> Result<String, String> {
         let path = variant.with_file_name("naive.wgsl");
         if !path.is_file() {

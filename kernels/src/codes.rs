@@ -152,7 +152,7 @@ codes! {
         Llama3 = "llama3",
     }
 
-    /// Norm of a vector on the way.
+    /// Norm of a vector where it is read.
     Norm("NORM_") {
         /// None.
         None = "none",
@@ -212,7 +212,7 @@ codes! {
         Qkv = "qkv",
     }
 
-    /// Factor of what an output held before (BLAS's beta).
+    /// Factor of an output's old value (BLAS's beta).
     Beta("BETA_") {
         /// Overwritten.
         Zero = "0",
@@ -252,9 +252,9 @@ pub(crate) fn wgsl_constants() -> Vec<(String, u32)> {
 }
 
 impl Format {
-    /// One value after another, without blocks.
+    /// Formats without blocks.
     pub const DENSE: &'static [Format] = Self::ALL.split_at(3).0;
-    /// In blocks with scales.
+    /// Formats in blocks with scales.
     pub const QUANTISED: &'static [Format] = Self::ALL.split_at(3).1;
 }
 

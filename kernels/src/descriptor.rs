@@ -1,7 +1,7 @@
 //! Declarations of operations, written once for check, bench, select, decode and pages alike.
 //!
-//! A [`Declaration`] is written with typed parameters. [`Kernel`] is the same over a [`Shape`],
-//! whose parameters have names alone: code that works on any operation uses that one.
+//! A [`Declaration`] is written with typed parameters. [`Kernel`] wraps it over a [`Shape`], whose
+//! parameters have names alone, for code that works on any operation.
 
 mod table;
 
@@ -74,13 +74,13 @@ pub struct Declaration<P: 'static> {
     pub bench: &'static str,
 }
 
-/// Operations that one replaces.
+/// Operations that a fused one replaces.
 pub struct Fusion<P: 'static> {
     /// Their names, in order.
     pub of: &'static [&'static str],
-    /// Why it is better not to, if it is: what was measured.
+    /// Measured reason against the fusion, if there is one.
     pub against: Of<P, Option<String>>,
-    /// Why not, where all of them would be phases of a run ([`crate::phases`]).
+    /// Reason against it where all of them would be phases of a run ([`crate::phases`]).
     pub against_phase: Of<P, Option<String>>,
     /// Returns true if it pays with a variant of that name.
     pub pays_with: On<P, str, bool>,
@@ -88,7 +88,7 @@ pub struct Fusion<P: 'static> {
 
 /// Number of elements of a binding, and the same as text for pages; [`crate::len!`] makes both.
 pub struct Len<P: 'static> {
-    /// From the parameters and the state.
+    /// The number, from the parameters and the state.
     pub count: OfState<P, usize>,
     /// The expression as written.
     pub text: &'static str,
@@ -159,7 +159,7 @@ impl<P: 'static> Binding<P> {
         Self::new(name, Role::Counter, &words, len)
     }
 
-    /// With other content in checks than normal values.
+    /// Sets content other than normal values for checks.
     #[must_use]
     pub const fn drawn(mut self, draw: Of<P, Draw>) -> Self {
         self.draw = draw;
@@ -264,8 +264,8 @@ pub enum Draw {
         /// Elements of a row.
         row: usize,
     },
-    /// Normal values times 1 / sqrt(k), so that products are about one: an activation
-    /// function makes zero of what is far below zero.
+    /// Normal values times 1 / sqrt(k), so that products are about one: an activation function
+    /// makes zero of values far below zero.
     UnitProducts,
     /// Normal rows of which some are equal, near each other and far apart: ties happen.
     TiedRows,
@@ -274,7 +274,7 @@ pub enum Draw {
     Ties,
     /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: some are NaN too.
     TiesAndNan,
-    /// Normal values times a factor, the largest first: what an earlier part left.
+    /// Normal values times a factor, the largest first: the result of an earlier part.
     Descending(f32),
     /// The step state: position, prompt length, seed.
     State,
@@ -319,11 +319,11 @@ pub struct Variant<P: 'static> {
     pub inlined: Option<&'static Inlined<P>>,
     /// Overrides a tuner may try, with the values worth trying.
     pub tunables: Tunables,
-    /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
+    /// Reason why this variant cannot run a shape, beyond what reflection finds (features, memory).
     pub unsupported: On<P, Capabilities, Option<String>>,
     /// Layout that it wants for quantised weight rows; see [`Kernel::packing`].
     pub packing: Packing,
-    /// Its own tolerance where its arithmetic is not the operation's, such as rounding its inputs.
+    /// Its own tolerance if its arithmetic is not the operation's, such as rounding its inputs.
     pub tolerance: Option<OfState<P, Tolerance>>,
 }
 
@@ -402,7 +402,7 @@ pub struct Tolerance {
     pub rounding: f64,
     /// Normalised mean squared error over the output.
     pub nmse: f64,
-    /// Why these.
+    /// Derivation of these figures.
     pub reason: &'static str,
 }
 
@@ -559,7 +559,7 @@ impl KernelVariant {
         (self.phase)(shape, caps, grid)
     }
 
-    /// Why it cannot run a shape, beyond what reflection finds.
+    /// Reason why it cannot run a shape, beyond what reflection finds.
     pub fn unsupported(&self, shape: &Shape, caps: &Capabilities) -> Option<String> {
         (self.unsupported)(shape, caps)
     }

@@ -23,7 +23,7 @@ use super::tokens::{Declaration, Token, declarations, tokens};
 const IMPORT: &str = "// import:";
 const REQUIRES: &str = "// requires:";
 
-/// A text with what it asks for and what it defines.
+/// A text with its imports, requirements and definitions.
 pub(crate) struct Module {
     /// Name in imports; of a text that none imports, its name in messages.
     pub(crate) name: String,

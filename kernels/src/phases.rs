@@ -1,5 +1,5 @@
-//! Several dispatches as one: entry points of linked texts become phases of a single entry point,
-//! between which all workgroups wait for each other.
+//! Joins several dispatches into a persistent kernel: entry points of linked texts become phases of
+//! a single entry point, with a grid barrier between them.
 //!
 //! A phase keeps its code. Its overrides become constants, its buffers those of the whole, what
 //! else it declares gets a prefix, and what its entry point does not reach is left out. A workgroup
@@ -132,12 +132,12 @@ pub struct Joined {
 /// Names of a phase in a joined text.
 #[derive(Clone, Debug)]
 struct JoinedPhase {
-    /// Its place in the run.
+    /// Its place in the order of phases.
     place: usize,
     label: String,
     /// Its entry point.
     function: String,
-    /// Its own name of each variable that it shares with others, and the joined one.
+    /// Pairs of names of its shared variables: its own, and the joined one.
     names: Vec<(String, String)>,
     /// Offset of a variable's tensor of a layer in its buffer, by the phase's own name.
     offsets: HashMap<String, Offset>,
@@ -188,8 +188,8 @@ pub const MOST_WAITS: usize = 63;
 /// arrivals to a counter as there are workgroups.
 pub const ARRIVAL_WORDS: usize = STRIDE * (MOST_WAITS + 1);
 
-/// The word with which workgroups wait for what comes before a place. Of the first place only a
-/// loop has one; the first word of all says who gave up.
+/// Index of the counter at which workgroups wait for the phases before a place. The first place has
+/// one only in a loop; word 0 records a time-out.
 fn counter(place: usize, places: usize) -> usize {
     STRIDE * if place == 0 { places } else { place }
 }
@@ -514,7 +514,7 @@ impl Whole {
         Ok(main)
     }
 
-    /// Declares a function that makes an element of what a phase reads. Returns its name.
+    /// Declares a function that computes an element of a phase's input. Returns its name.
     fn made(&mut self, code: &Code<'_>, prefix: &str) -> Result<String, String> {
         let Code { label, function, .. } = code;
         let parsed = Parsed::new(code.text);

@@ -1,6 +1,6 @@
-//! Branches that a shape decides: once overrides have values, a switch over the format of weights
-//! has one case. Drivers inline every call before they look for what never runs, so what nobody
-//! takes costs them as much as what runs.
+//! Removes branches that a shape decides: once overrides have values, a switch over the format of
+//! weights has one case. Drivers inline every call before they look for dead code, so branches
+//! never taken cost them as much as live ones.
 
 use naga::{
     Block, Expression, Function, Handle, Literal, Module, Statement, SwitchCase, SwitchValue,

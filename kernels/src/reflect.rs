@@ -9,7 +9,7 @@ use crate::descriptor::Constants;
 use crate::prune::prune;
 use crate::tokens::{Declaration, declarations, tokens};
 
-/// A parsed and validated source with what the harness needs to know of it.
+/// A parsed and validated source with its properties as far as the harness needs them.
 #[derive(Debug)]
 pub struct Reflection {
     /// naga's module.
@@ -30,7 +30,7 @@ pub struct Reflection {
     pub needs_cooperative_matrix: Vec<CooperativeMatrix>,
 }
 
-/// The value of an override that nobody sets.
+/// The value of an override that is not set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Default {
     /// None: it must be set.
@@ -91,11 +91,12 @@ pub struct Entry {
     pub buffers: Vec<usize>,
     /// Indices of the buffers that it writes, whatever access they declare.
     pub writes: Vec<usize>,
-    /// It reads `num_workgroups`, so it can find its place in a grid folded into two dimensions.
+    /// True if it reads `num_workgroups`, so that it can find its place in a grid folded into two
+    /// dimensions.
     pub unfolds: bool,
 }
 
-/// Why a source cannot be used.
+/// A fault of a source.
 #[derive(Debug, thiserror::Error)]
 pub enum ReflectError {
     /// naga refuses it; the text is naga's annotated source.

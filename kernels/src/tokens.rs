@@ -7,7 +7,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,
-    /// From 1.
+    /// Line, from 1.
     pub(crate) line: usize,
     /// Bytes of the text before it.
     pub(crate) at: usize,
@@ -30,11 +30,11 @@ pub(crate) struct Declaration<'a> {
     /// Types that a user of the name relies on, without parameter names, values and attributes.
     pub(crate) signature: String,
     pub(crate) line: usize,
-    /// All of it, attributes included.
+    /// Tokens of the declaration, attributes included.
     pub(crate) tokens: Range<usize>,
-    /// It has `@compute`.
+    /// True if it has `@compute`.
     pub(crate) is_entry: bool,
-    /// It has `@binding`.
+    /// True if it has `@binding`.
     pub(crate) is_binding: bool,
 }
 

@@ -61,7 +61,7 @@ struct Stage {
     renews: &'static [&'static str],
 }
 
-/// All of them, each with buffers of its own.
+/// Stages of all variants, each with buffers of its own.
 struct Stages(Vec<Stage>);
 
 impl Stages {
@@ -129,7 +129,7 @@ fn benchmarked(kernel: &'static lathe_kernels::Kernel) -> Vec<Shape> {
     kernel.bench().into_iter().map(|problem| problem.shape).collect()
 }
 
-/// Any phases beside each other: names do not meet, and naga takes the whole.
+/// Any two phases join: names do not meet, and naga takes the whole.
 #[test]
 fn every_phase_joins_with_the_next() {
     let stages = Stages::of(GRID, benchmarked);
@@ -219,7 +219,7 @@ fn a_buffer_between_phases_is_written_in_both() {
 }
 
 /// Grid barriers prefetch all of the next weights if they have enough loads, else an evenly spaced
-/// part. They prefetch nothing that the run writes or loads ahead of its barriers itself.
+/// part. They prefetch nothing that the phases write or load ahead of their barriers themselves.
 #[test]
 fn waits_prefetch_the_next_weights() {
     let text = |element: &str| {
@@ -313,7 +313,7 @@ fn leaves(i: u32) { if (i > 3u) { return; } await_input(); }
 ";
 
 impl Pair {
-    /// With `body` in the reader's entry point.
+    /// A pair with `body` in the reader's entry point.
     fn new(body: &str) -> Self {
         let reader = format!(
             "{READER}@compute @workgroup_size(32)\n\
@@ -322,7 +322,7 @@ impl Pair {
         Self { writer: Text::new(WRITER), reader: Text::new(&reader) }
     }
 
-    /// Verdict on the two stages on a grid of two workgroups; the reader has `groups`.
+    /// Verdict on the two phases on a grid of two workgroups; the reader has `groups`.
     fn said(&self, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
         let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
         let buffers = [("w", 0), ("x", 1), ("z", 2), ("counter", 3)];

@@ -75,8 +75,8 @@ fn parameters(kernel: &Kernel) -> String {
     list(params.chain(kernel.state.iter().map(|param| item(param, "state, not compiled in; "))))
 }
 
-/// A variant in a sentence, with what it needs. The head of its file has the idea and its source,
-/// `lathe tune` the constants.
+/// A variant in a sentence, with its requirements. The head of its file has the idea and its
+/// source, `lathe tune` the constants.
 fn variant(kernel: &Kernel, variant: &KernelVariant) -> String {
     let mut text = format!("{}: {}.", code(variant.name), plain(&heading(kernel, variant)));
     let facts = [

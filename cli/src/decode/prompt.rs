@@ -9,7 +9,7 @@ use lathe_harness::files;
 use lathe_harness::model::chat::ChatTemplate;
 use lathe_harness::model::tokenizer::Tokenizer;
 
-/// One of them, and no two.
+/// Exactly one source of a prompt.
 #[derive(Debug, Args)]
 #[group(id = "source", multiple = false)]
 #[command(next_help_heading = "Prompt")]

@@ -18,7 +18,7 @@ use lathe_harness::plan::recording::Recording;
 use lathe_kernels::{Kernel, Problem};
 use serde_json::Value;
 
-/// A device with what was compiled for it: tests whose steps have an operation in common compile it
+/// A device with its compiled pipelines: tests whose steps have an operation in common compile it
 /// once.
 #[derive(Clone)]
 pub(crate) struct Device {
@@ -100,7 +100,7 @@ pub(crate) fn new_gpu() -> Option<Device> {
     Some(Device::open().unwrap())
 }
 
-/// One test at a time on the shared device.
+/// Lock for one test at a time on the shared device.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -348,7 +348,7 @@ pub(crate) fn ids(value: &Value) -> Vec<u32> {
 pub(crate) struct Golden {
     pub(crate) prompt: Vec<u32>,
     pub(crate) greedy: Vec<u32>,
-    /// After each token of both.
+    /// Logits after each token of both.
     pub(crate) logits: Vec<f32>,
     pub(crate) model: Model,
 }

@@ -94,7 +94,7 @@ pub struct Settings {
 pub struct Timed {
     /// Decode steps per submission.
     pub steps_per_submit: usize,
-    /// Until the token after the prompt was chosen and read back.
+    /// Time until the token after the prompt was chosen and read back.
     pub prompt: Duration,
     /// Time of each decode step; steps of one submission share its time.
     pub steps: Vec<Duration>,
@@ -115,7 +115,7 @@ pub struct Trial<'a> {
     test: Test,
     /// Prompt of each sequence.
     prompts: Vec<Vec<u32>>,
-    /// The first sequence, with what was verified of it.
+    /// The first sequence and its verification.
     checked: Checked,
     first: Option<Seen>,
 }

@@ -30,7 +30,7 @@ const PROMPT_STEPS: usize = 16;
 pub struct Decoder<'a> {
     /// The step.
     pub graph: &'a DecodeGraph,
-    /// Made of the graph's recording.
+    /// Executor of the graph's recording.
     pub executor: &'a mut dyn Execute,
 }
 
@@ -45,7 +45,7 @@ pub struct Work {
     pub steps: usize,
     /// Decode steps per submission; none for as many as fit [`FRAME`].
     pub steps_per_submit: Option<usize>,
-    /// Time submissions on the GPU.
+    /// Submissions are timed on the GPU.
     pub timed: bool,
 }
 
@@ -65,12 +65,14 @@ pub struct Run {
     pub submits: usize,
     /// Steps run in the decode phase.
     pub decode_steps: usize,
-    /// Set where its steps went on with a dispatch per stage. After tokens were handed out, it has
-    /// no times but that of the first: those of two ways are no figure.
+    /// Set if the persistent kernel timed out and steps went on with a dispatch per stage. After
+    /// tokens were handed out, only the first has a time: times of both paths together are no
+    /// figure.
     pub runs_gave_up: Option<GaveUp>,
 }
 
-/// A run whose workgroups waited in vain for others, and which went on with a dispatch per stage.
+/// A persistent kernel whose grid barrier timed out, after which steps went on with a dispatch per
+/// stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GaveUp {
     /// Grid of the layers that were one dispatch.

@@ -1,5 +1,5 @@
-//! From a checkpoint to the weights a decode graph needs: rows borrowed from the mapped files, or
-//! converted on the way where asked for; Q/K/V and gate/up stacked so that each is one GEMV.
+//! Reads a checkpoint's weights for a decode graph: rows are borrowed from the mapped files, or
+//! converted on request; Q/K/V and gate/up are stacked so that each is one GEMV.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Weights {
     pub output_norm: Arc<[f32]>,
     /// Divisors of the rotary frequencies (head_dim/2).
     pub rope_freqs: Option<Vec<f32>>,
-    /// One entry a layer.
+    /// Weights of each layer.
     pub layers: Vec<LayerWeights>,
 }
 

@@ -1,4 +1,4 @@
-//! Options of a decode: how its steps are built, and the tokens that one run takes and makes.
+//! Options of a decode: for building its steps, and for the tokens of one run.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use lathe_device::plan::tuned::Store;
 pub struct Chunks {
     /// Tokens of the largest chunk; 0 for prompts that run token by token.
     pub most: usize,
-    /// Storage of what goes into a chunk's matrices. f16 is what matrix units multiply; f32 keeps
+    /// Storage of the inputs of a chunk's matrices. f16 is what matrix units multiply; f32 keeps
     /// every bit of the activations.
     pub acts: FloatFormat,
 }
@@ -42,9 +42,9 @@ pub struct DecodeOptions {
     pub context: usize,
     /// Storage of the KV cache.
     pub kv: KvFormat,
-    /// Storage of what goes into matrices: normalised, gated and mixed vectors, where they are
+    /// Storage of the inputs of matrices: normalised, gated and mixed vectors, where they are
     /// stored at all. The residual stream and the sums of products stay in f32, and so does a norm
-    /// that its reader makes.
+    /// that its reader computes.
     pub acts: FloatFormat,
     /// Settings of prompts; none for those that suit the cache ([`Chunks::with_cache`]).
     pub chunks: Option<Chunks>,
@@ -59,7 +59,7 @@ pub struct DecodeOptions {
     pub hints: Hints,
     /// Store of tuned choices; none to leave them out.
     pub store: Option<PathBuf>,
-    /// Layers per persistent kernel, in steps of one sequence.
+    /// Layers that run as one dispatch, in steps of one sequence.
     pub runs: Runs,
     /// Decode steps per submission; none for as many as fit [`super::FRAME`].
     pub steps_per_submit: Option<usize>,
@@ -114,7 +114,7 @@ pub enum Prompts {
     TokenByToken,
 }
 
-/// Tokens that one run takes and makes.
+/// Input tokens of a run, and its number of tokens to generate.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// Prompt tokens; at least one.

@@ -15,7 +15,7 @@ use lathe_device::plan::recording::Part;
 use lathe_model::tokenizer::token_type::UNUSED;
 use lathe_record::stats::{Mean, mean};
 
-/// A text as tokens, with what says how it is scored.
+/// A text as tokens, with its division into windows.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     /// Token that every window begins with; it is not scored.
@@ -27,8 +27,8 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The whole windows of `tokens`; the rest, which does not fill another one, is left out. With
-    /// `limit` no more than so many tokens, where the last window may end early.
+    /// The whole windows of `tokens`; a rest that does not fill another window is left out. `limit`
+    /// caps the number of tokens, and the last window may then end early.
     ///
     /// # Errors
     /// A window or a limit of 0, or fewer tokens than one window has.
@@ -272,15 +272,15 @@ pub struct Against {
 }
 
 impl Quality {
-    /// e to the mean negative log-likelihood: among how many equally likely tokens the model is
-    /// left to choose.
+    /// e to the mean negative log-likelihood: the number of equally likely tokens that the model is
+    /// left to choose among.
     pub fn perplexity(&self) -> f64 {
         self.nll.mean.exp()
     }
 }
 
-/// Scores a text, beside a reference if there is one. `on_tokens` hears of tokens that are done, a
-/// few at a time.
+/// Scores a text and compares it with a reference, if there is one. `on_tokens` hears of scored
+/// tokens, a few at a time.
 ///
 /// # Errors
 /// As for [`window`].

@@ -228,9 +228,9 @@ impl Decoder<'_> {
         Ok(Some(error))
     }
 
-    /// Compares what a sequence chose together with others with what it chooses alone after the
-    /// same tokens, step by step on a graph of one sequence. Returns its choices that differ, each
-    /// between two logits that are closer than rounding leaves them.
+    /// Compares the choices of a sequence that ran together with others to its choices alone after
+    /// the same tokens, step by step on a graph of one sequence. Returns the number of choices that
+    /// differ, each between two logits that are closer than rounding leaves them.
     ///
     /// # Errors
     /// A choice that differs where no rounding explains it; or the device is lost.
@@ -269,8 +269,8 @@ impl Decoder<'_> {
     }
 }
 
-/// A script with what was verified of it: its beginning before it is timed, its tokens in every run,
-/// its end. Where nothing is to be verified, nothing is compared.
+/// A script and its verification: its beginning before it is timed, its tokens in every run, its
+/// end. Nothing is compared if verification is off.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// The script.

@@ -1,5 +1,5 @@
-//! Chat templates: the Jinja text by which a model wants a conversation spelled, rendered with
-//! limits, since it comes with the file and nobody has read it.
+//! Chat templates: the Jinja text by which a model wants a conversation spelled. It comes with the
+//! file, unreviewed, so it is rendered with limits.
 //!
 //! Blocks are trimmed as the transformers library does (`trim_blocks`, `lstrip_blocks`), and the
 //! template sees `messages`, `add_generation_prompt`, the special tokens, `tools` and `documents`

@@ -21,7 +21,7 @@ use super::safetensors::SafetensorsError;
 #[cfg(feature = "text")]
 use super::tokenizer::{TokenizerError, Vocabulary};
 
-/// Why a checkpoint could not be read or written. Every message begins with the path; the cause is
+/// A fault in reading or writing a checkpoint. Every message begins with the path; the cause is
 /// part of the message.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", path.display())]
@@ -58,7 +58,7 @@ pub enum ModelErrorKind {
     /// The files of a checkpoint do not make one.
     #[error("{0}")]
     Folder(String),
-    /// The tokenizer beside a checkpoint is none that is understood.
+    /// The checkpoint's tokenizer is not supported.
     #[cfg(feature = "text")]
     #[error(transparent)]
     Vocabulary(#[from] VocabularyError),
@@ -211,7 +211,7 @@ impl ModelFile {
         }
     }
 
-    /// `tokenizer.json` beside the weights, where there is one.
+    /// `tokenizer.json` of the folder, if there is one.
     pub fn tokenizer_json(&self) -> Option<&Path> {
         self.folder().and_then(|folder| folder.tokenizer_json.as_deref())
     }

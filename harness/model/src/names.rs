@@ -100,8 +100,8 @@ impl Names {
         of_layer().unwrap_or_else(|| gguf.to_owned())
     }
 
-    /// A tensor that takes no part in decoding text: a buffer that is computed anew, or a part of
-    /// the image model beside the text model.
+    /// Returns true for a tensor that takes no part in decoding text: a buffer that is computed
+    /// anew, or a part of the image model.
     pub(crate) fn is_aside(self, stored: &str) -> bool {
         let images = ["vision_tower.", "multi_modal_projector."];
         let beside = |name: &str| images.iter().any(|part| name.starts_with(part));

@@ -1,9 +1,9 @@
 //! safetensors: the index over the bytes of one file.
 //!
-//! Accepted is what the `safetensors` crate accepts (an u64 length, a JSON header of tensors whose
-//! data follow each other without gap to the end of the file), less headers that name a tensor
-//! twice or whose sizes are beyond 2⁶³. What it refuses without saying which tensor is looked for
-//! here first, so that every message names one.
+//! The reader accepts the files that the `safetensors` crate accepts (an u64 length, a JSON header
+//! of tensors whose data follow each other without gap to the end of the file), except headers that
+//! name a tensor twice or whose sizes are beyond 2⁶³. Faults that the crate reports without a
+//! tensor are looked for here first, so that every message names one.
 
 use std::ops::Range;
 

@@ -30,7 +30,7 @@ pub struct ModelSummary {
     pub name: Option<String>,
     /// The shape, if the model is understood.
     pub config: Option<Config>,
-    /// Why there is no shape.
+    /// Reason why there is no shape.
     pub config_error: Option<String>,
     /// Tensors by type, most bytes first.
     pub types: Vec<TypeSummary>,

@@ -132,7 +132,7 @@ pub struct SynthSummary {
     pub seed: u64,
     /// Tensors by how they are stored.
     pub types: BTreeMap<&'static str, usize>,
-    /// Matrices whose rows hold no whole blocks of what was asked for.
+    /// Matrices whose rows hold no whole blocks of the requested type.
     pub fallbacks: Vec<Fallback>,
 }
 
@@ -160,7 +160,7 @@ impl fmt::Display for Fallback {
     }
 }
 
-/// Tensors by what was asked for, what they are stored as, and the length of their rows.
+/// Tensors by requested type, stored type and length of their rows.
 #[derive(Default)]
 pub(super) struct Fallbacks(BTreeMap<(Format, Format, u64), usize>);
 

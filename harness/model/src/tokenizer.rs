@@ -296,7 +296,7 @@ fn literals(
     })
 }
 
-/// Calls the library. Files that nobody checked make it panic in places; that is an error.
+/// Calls the library. Unchecked files make it panic in places; that is an error.
 fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, TokenizerError> {
     match std::panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| match error.downcast() {

@@ -1,4 +1,4 @@
-//! Errors of records and of what is computed from them.
+//! Errors of records and of figures computed from them.
 
 use std::path::PathBuf;
 

@@ -61,9 +61,9 @@ pub struct GateCase {
     pub ratio: Option<Ratio>,
     /// Ratios from `1 / (1 + threshold)` to `1 + threshold` are no change.
     pub threshold: f64,
-    /// Its source differs, or is not known to be equal: only then can it fail.
+    /// Its source differs, or is not known to be equal: only such a case can fail.
     pub changed: bool,
-    /// New against base.
+    /// Verdict on the new side.
     pub verdict: Verdict,
     /// Reason for an inconclusive verdict, and what else to know; may be empty.
     pub reason: String,
@@ -74,9 +74,9 @@ pub struct GateCase {
 pub struct Control {
     /// Number of these cases with times to rely on.
     pub cases: usize,
-    /// Their median, new over base: taken off every case.
+    /// Their median ratio, new over base: divided out of every case.
     pub shift: f64,
-    /// Nineteen of twenty lie within this of it, as a fraction.
+    /// Distance from the shift within which nineteen of twenty of them lie, as a fraction.
     pub spread: f64,
 }
 
@@ -85,7 +85,7 @@ pub struct Control {
 pub struct GateReport {
     /// Cases of both sides, in the order of the earlier runs.
     pub cases: Vec<GateCase>,
-    /// None where no case has the same source in both.
+    /// Shift of unchanged cases; none where no case has the same source in both.
     pub control: Option<Control>,
     /// Cases that had a time and are wrong now, each with its reason.
     pub wrong: Vec<String>,
@@ -163,7 +163,7 @@ pub fn compare(base: &[Run], new: &[Run], force: bool) -> Result<GateReport> {
     Ok(report)
 }
 
-/// Refuses a run that cannot be compared with the first one; warns of what differs.
+/// Refuses a run that cannot be compared with the first one; warns of differences.
 fn environments(
     first: &Environment,
     other: &Environment,

@@ -1,5 +1,5 @@
-//! Plain data, and what is computed from it alone: records, statistics, the regression gate. What
-//! measures fills these, what reports reads them, and nothing here knows a device.
+//! Plain data and computations on it alone: records, statistics, the regression gate. Measuring
+//! code fills these, reports read them, and nothing here knows a device.
 
 pub mod adapter;
 pub mod error;

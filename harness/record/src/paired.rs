@@ -37,8 +37,8 @@ pub const FEWEST_BLOCKS: usize = 8;
 /// chance many occasions; few blocks are where it is easily had.
 pub const FEWEST_TO_STOP: usize = 10;
 
-/// SAME needs the interval within so many times the indifference asked for, however far the
-/// controls widen it.
+/// Largest multiple of the indifference asked for within which SAME needs the interval, however far
+/// the controls widen the zone.
 pub const MOST_WIDENED: f64 = 2.0;
 
 /// Samples of a block.
@@ -64,7 +64,7 @@ const ORDERS: [[usize; 4]; 8] = [
 pub struct Order(usize);
 
 impl Order {
-    /// One of all, equally likely.
+    /// Draws one of all orders, equally likely.
     pub fn draw(rng: &mut Rng) -> Self {
         Self(rng.below(ORDERS.len() as u32) as usize)
     }
@@ -74,7 +74,7 @@ impl Order {
         ORDERS[self.0].contains(&at)
     }
 
-    /// With the sides swapped.
+    /// Swaps the sides.
     #[must_use]
     pub fn swapped(self) -> Self {
         Self(ORDERS.len() - 1 - self.0)
@@ -151,7 +151,7 @@ pub enum Verdict {
     Faster,
     /// B takes more time, by more than the zone.
     Slower,
-    /// They differ by less than the zone.
+    /// Times differ by less than the zone.
     Same,
     /// The measurement decides nothing.
     #[default]
@@ -180,7 +180,7 @@ impl Default for Options {
     }
 }
 
-/// B against A, with what the answer rests on.
+/// B compared with A, with the evidence of the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Time of B over time of A.
@@ -196,7 +196,7 @@ pub struct Comparison {
     pub verdict: Verdict,
     /// Blocks measured.
     pub blocks: usize,
-    /// Why the blocks allow no verdict at all, if so.
+    /// Reason why the blocks allow no verdict at all, if so.
     pub unusable: Option<String>,
 }
 

@@ -156,7 +156,7 @@ pub struct Card {
     pub ecc: Option<bool>,
     /// The GPU may be divided into instances (MIG).
     pub mig: Option<bool>,
-    /// The driver stays loaded while nobody uses the GPU.
+    /// The driver stays loaded while the GPU is unused.
     pub persistence: Option<bool>,
     /// Highest clock of the multiprocessors, MHz.
     pub max_sm_mhz: Option<u32>,
@@ -211,7 +211,7 @@ pub struct Ceilings {
     pub independent_us: f64,
     /// Cost of recording one, on the CPU, microseconds.
     pub record_us: f64,
-    /// From submitting an empty dispatch to knowing that it is done, microseconds.
+    /// Time from submitting an empty dispatch to knowing that it is done, microseconds.
     pub round_trip_us: f64,
 }
 
@@ -283,7 +283,7 @@ impl BenchCase {
         format!("{}/{} {}", self.kernel, self.variant, self.shape)
     }
 
-    /// With the figures that follow from its samples and this copy bandwidth.
+    /// Fills in the figures that follow from its samples and this copy bandwidth.
     #[must_use]
     pub fn settled(mut self, copy_gb_s: Option<f64>) -> Self {
         let stages = self.stages.iter_mut().filter_map(|stage| stage.cold.as_mut());
@@ -464,7 +464,7 @@ pub struct Ab {
 }
 
 impl Ab {
-    /// With the figures that follow from its samples.
+    /// Fills in the figures that follow from its samples.
     ///
     /// # Errors
     /// Processes whose blocks are not those that there are.
@@ -645,9 +645,10 @@ pub struct OpTotal {
     pub floor_ms: Option<f64>,
     /// `ms` over `floor_ms`.
     pub over_floor: Option<f64>,
-    /// Dispatches a step.
+    /// Dispatches per step.
     pub dispatches: usize,
-    /// `floor_ms` and the cost of so many dispatches, each of which waits for the one before.
+    /// `floor_ms` plus the cost of `dispatches` dispatches, each of which waits for the previous
+    /// one.
     pub launch_floor_ms: Option<f64>,
 }
 
@@ -696,7 +697,7 @@ impl OpTotal {
 }
 
 impl Profile {
-    /// With the figures that follow from its steps.
+    /// Fills in the figures that follow from its steps.
     #[must_use]
     pub fn settled(mut self) -> Self {
         let us: f64 = self.steps.iter().flat_map(|step| &step.us).sum();

@@ -42,9 +42,9 @@ pub fn summarise(samples: &[f64]) -> Summary {
     }
 }
 
-/// The interval in which the median of what was sampled lies in at least this share of cases,
-/// whatever its distribution: between the order statistics that the sign test leaves (David and
-/// Nagaraja, Order Statistics, 3rd ed. 2003, section 7.1). None where so few values have none.
+/// The interval that covers the median of the distribution with at least this confidence, whatever
+/// the distribution: between the order statistics that the sign test leaves (David and Nagaraja,
+/// Order Statistics, 3rd ed. 2003, section 7.1). None for too few values.
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let tail = (1.0 - confidence) / 2.0;
     let n = values.len();
@@ -63,7 +63,7 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
     Some((sorted[low], sorted[n - rank]))
 }
 
-/// A mean and how far it may be off.
+/// A mean and its standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
     /// Mean of all values; 0 for none.

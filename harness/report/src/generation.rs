@@ -8,7 +8,7 @@ use lathe_record::record::{
 
 use super::html::number;
 
-/// Stands beside a figure whose output nobody checked.
+/// Mark of a figure whose output was not verified.
 const NOT_VERIFIED: &str = "not verified";
 
 /// A table with a title and what its figures are.
@@ -77,7 +77,7 @@ fn size(bytes: u64) -> String {
     if mib < 1024.0 { format!("{mib:.2} MiB") } else { format!("{:.2} GiB", mib / 1024.0) }
 }
 
-/// A figure, that nobody checked its outputs where nobody did, and its flags.
+/// A figure, a mark if its outputs were not verified, and its flags.
 fn figure(text: String, verified: Option<Verified>, watched: &Watched) -> String {
     let unchecked = verified.is_none().then(|| NOT_VERIFIED.to_owned());
     let flags: Vec<String> =

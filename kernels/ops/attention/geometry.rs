@@ -23,7 +23,7 @@ pub fn power_up_to(n: usize) -> usize {
     1 << n.max(1).ilog2()
 }
 
-/// Why caches cannot be read in whole chunks.
+/// Refuses caches that cannot be read in whole chunks.
 pub fn ragged<P: Cache>(p: &P) -> Option<String> {
     let (d, values) = (p.head_dim(), p.kv_format().chunk_values());
     (!d.is_multiple_of(values)).then(|| {
@@ -32,7 +32,7 @@ pub fn ragged<P: Cache>(p: &P) -> Option<String> {
     })
 }
 
-/// Why the split variants, which hold a score of every head, do not run a shape.
+/// Refuses shapes with too many heads for the split variants, which hold a score of every head.
 pub fn too_many_heads<P: Heads>(p: &P) -> Option<String> {
     exceeds("Q_PER_KV", p.q_per_kv(), 8)
 }
@@ -117,8 +117,8 @@ const FEW_SCORES: usize = 8;
 /// under way than several.
 const MANY_SCORES: usize = 32;
 
-/// Rows that a lane has on their way, of a workgroup that takes so many heads, for up to so many
-/// scores a round.
+/// Rows that a lane has in flight in a workgroup of `heads` heads, for up to `scores` scores a
+/// round.
 fn rows_in_flight<P: Cache>(
     p: &P,
     lanes: usize,
@@ -135,8 +135,8 @@ fn rows_in_flight<P: Cache>(
     power_up_to((8 / held).min(most / vectors.max(1)).min(scores / heads.min(8)))
 }
 
-/// Splits that every workgroup of the phase behind may combine: so many, and of so many bytes. More
-/// were measured to cost more than a second stage
+/// Splits that every workgroup of the next phase may combine: up to a number of splits and of
+/// bytes. More were measured to cost more than a second stage
 /// (docs/findings/runs-attention-geometry.md).
 fn inlined_splits<P: Heads>(p: &P) -> usize {
     const MOST: usize = 4;
@@ -156,9 +156,9 @@ struct Share {
     rows: usize,
 }
 
-/// Geometry of the split variants as a stage of a persistent kernel. Every workgroup has a split or
-/// some heads of one; the second stage is as wide as the first. `inlines` if the next stage may
-/// replace the second one. None if the sums of so many subgroups do not fit.
+/// Geometry of the split variants as a phase. Every workgroup has a split or some heads of one; the
+/// second stage is as wide as the first. `inlines` if the next phase may take the second stage's
+/// place. None if the sums of the subgroups do not fit.
 pub fn split_phase<P: Cache>(
     p: &P,
     caps: &Capabilities,
@@ -253,7 +253,7 @@ pub fn without_splits(mut constants: Overrides) -> Overrides {
     constants
 }
 
-/// With what the second stage takes: many splits are shared by more invocations of it.
+/// Adds the second stage's constants: many splits are shared by more of its invocations.
 pub fn two_stages(mut constants: Overrides) -> Overrides {
     let many = constants.iter().any(|c| c.0 == "SPLITS" && c.1 > 128.0);
     constants.push(("COMBINE_FOURS", if many { 4.0 } else { 8.0 }));
@@ -265,7 +265,7 @@ fn held_vectors<P: Cache>(p: &P, lanes: usize) -> usize {
     p.q_per_kv() * p.value_chunks().div_ceil(lanes) * p.chunk_fours()
 }
 
-/// Why the split variants with subgroups do not run a shape.
+/// Refuses shapes that the split variants with subgroups do not run.
 pub fn split_unsupported<P: Cache>(p: &P, caps: &Capabilities) -> Option<String> {
     let lanes =
         split_constants(p, caps, 0, 0).iter().find(|(n, _)| *n == "LANES").map_or(1.0, |c| c.1);
@@ -278,8 +278,8 @@ pub fn split_unsupported<P: Cache>(p: &P, caps: &Capabilities) -> Option<String>
     })
 }
 
-/// Geometry of split_workgroup.wgsl beside `each` bytes of workgroup memory an invocation and
-/// `fixed` ones.
+/// Geometry of split_workgroup.wgsl with another `each` bytes of workgroup memory per invocation
+/// and `fixed` bytes in all.
 pub fn workgroup_constants<P: Cache>(
     p: &P,
     caps: &Capabilities,

@@ -79,7 +79,7 @@ fn two_f16_tolerance(p: &Matmul, s: State) -> Tolerance {
     }
 }
 
-/// Why two f16 are no way to multiply these.
+/// Refuses formats for which a split into two f16 gains nothing.
 fn nothing_left(p: &Matmul) -> Option<String> {
     match (p.act_format, p.weight) {
         (FloatFormat::F16, _) => Some("ACT_FORMAT=f16 is not f32".into()),
@@ -88,7 +88,7 @@ fn nothing_left(p: &Matmul) -> Option<String> {
     }
 }
 
-/// Fewer tokens than half of a fragment.
+/// Refuses fewer tokens than half of a fragment.
 fn few(p: &Matmul) -> Option<String> {
     (p.n_tokens < 8).then(|| format!("N_TOKENS={} is below 8", p.n_tokens))
 }

@@ -50,8 +50,8 @@ impl Tile {
         }
     }
 
-    /// In how many parts the columns go, so that there are as many workgroups as `wanted`, and each
-    /// has a few tiles to go through.
+    /// Number of parts of the columns that gives as many workgroups as `wanted`, each with a few
+    /// tiles to go through.
     pub(super) fn splits(self, p: Product, wanted: usize) -> usize {
         wanted.div_ceil(p.tiles(self.tm, self.tn)).min(p.k / (4 * self.tk)).max(1)
     }

@@ -22,8 +22,8 @@ pub const PART: Typed<HeadPart> = choice(
     &HeadPart::ALL,
 );
 
-/// Lanes, tile and order of the variants over SoA-repacked blocks, beside `other` bytes of
-/// workgroup memory.
+/// Lanes, tile and order of the variants over SoA-repacked blocks, which use another `other` bytes
+/// of workgroup memory.
 pub fn planes_geometry<P: MatVec>(p: &P, caps: &Capabilities, other: u32) -> Overrides {
     let lanes = soa::lanes(p, soa::subgroup(caps).min(32), 4);
     let workgroup_memory = caps.workgroup_memory.saturating_sub(other);
@@ -34,7 +34,7 @@ pub fn planes_geometry<P: MatVec>(p: &P, caps: &Capabilities, other: u32) -> Ove
 }
 
 /// Geometry of the variants over soa_int8.wgsl: every workgroup has at least 64 rows and at most
-/// 1024, what lm_head_topk has room for.
+/// 1024, as many as lm_head_topk has room for.
 pub fn dot4_geometry<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let rows = p.rows();
     let groups = rows.div_ceil(64).min(256.max(rows.div_ceil(1024)));
@@ -43,7 +43,7 @@ pub fn dot4_geometry<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Workgroups of theirs.
+/// Workgroups of the variants over soa_int8.wgsl.
 pub fn dot4_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
     soa::dot4_groups(p.rows(), c)
 }

@@ -191,8 +191,8 @@ pub fn stacked<P: MatVec>(p: &P) -> Overrides {
     vec![("ROWS", p.rows() as f64), ALONG_ROWS]
 }
 
-/// Chunks of x that lie in workgroup memory at a time (prologue/x_tile), beside at most 4 KiB of
-/// sums: a power of two, so that any number of lanes is busy.
+/// Chunks of x that lie in workgroup memory at a time (prologue/x_tile), leaving 4 KiB for sums: a
+/// power of two, so that any number of lanes is busy.
 pub fn tile<P: MatVec>(p: &P, caps: &Capabilities) -> (&'static str, f64) {
     let chunk = soa::chunk(p);
     let fits = (caps.workgroup_memory as usize).saturating_sub(4096) / (16 * (chunk / 4 + 1));
@@ -200,7 +200,7 @@ pub fn tile<P: MatVec>(p: &P, caps: &Capabilities) -> (&'static str, f64) {
     ("TILE", most.min(p.k().div_ceil(chunk)) as f64)
 }
 
-/// With the order of blocks where it is no parameter of the operation.
+/// Adds the order of blocks where it is no parameter of the operation.
 fn along_rows<P: MatVec>(mut constants: Overrides) -> Overrides {
     if !P::HAS_ORDER {
         constants.push(ALONG_ROWS);

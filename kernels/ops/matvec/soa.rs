@@ -1,5 +1,5 @@
-//! Geometry of variants that read SoA-repacked quantised rows ([`crate::Packing::Planes`]): which
-//! lanes read how much of which row.
+//! Geometry of variants that read SoA-repacked quantised rows ([`crate::Packing::Planes`]): the
+//! lanes of a row, and the chunks of each.
 
 use super::MatVec;
 use crate::declare::*;
@@ -62,7 +62,7 @@ pub fn staged<P: MatVec>(p: &P, lanes: u32, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Why activations are not quantised.
+/// Refuses shapes whose activations are too few to quantise.
 pub fn below_a_block<P: MatVec>(p: &P) -> Option<String> {
     (p.k() < 32).then(|| format!("K={} is below 32", p.k()))
 }

@@ -73,7 +73,8 @@ fn impossible(p: &Sample, _: &Capabilities) -> Option<String> {
     })
 }
 
-/// Why the variants that hold all tokens that stay in workgroup memory cannot run a shape.
+/// Refuses shapes whose kept tokens exceed the workgroup memory of the variants that hold them
+/// there.
 fn too_many(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
         let fits = (1..=MOST_CANDIDATES).contains(&p.top_k);
@@ -81,7 +82,7 @@ fn too_many(p: &Sample, caps: &Capabilities) -> Option<String> {
     })
 }
 
-/// Why `race` cannot run a shape.
+/// Refuses shapes that `race` cannot run.
 fn leaves_some_out(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
         let all = p.temperature == 0.0 || (p.top_k == 0 && p.top_p >= 1.0);
@@ -89,7 +90,7 @@ fn leaves_some_out(p: &Sample, caps: &Capabilities) -> Option<String> {
     })
 }
 
-/// Why `nucleus` cannot run a shape.
+/// Refuses shapes that `nucleus` cannot run.
 fn keeps_other_than_a_nucleus(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
         let nucleus = (p.top_k == 0 || p.top_k >= p.n) && p.top_p < 1.0;

@@ -1,8 +1,8 @@
-//! Check of a stage's accesses before its grid barrier, read from naga's IR of a joined text.
+//! Check of a phase's accesses before its grid barrier, read from naga's IR of a joined text.
 //!
-//! A workgroup that has arrived and not yet waited runs beside others that may still be in the
-//! phase before, or already behind the wait in its own. Until it has waited it may load what
-//! neither of them writes, and write nothing that they see. Every invocation waits, once.
+//! A workgroup that has arrived and not yet waited runs together with others that may still be in
+//! the previous phase, or already past the barrier in its own. Until it has waited it may load only
+//! what neither of them writes, and write nothing that they read. Every invocation waits, once.
 //!
 //! A branch counts with both its ways, unless its condition is a constant. How often a loop goes
 //! round counts for nothing, nor which element of a buffer is touched.
@@ -81,9 +81,9 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
 #[derive(Clone, Copy)]
 struct Body<'a> {
     function: &'a Function,
-    /// It waits, itself or in a function that it calls.
+    /// True if it waits, itself or in a function that it calls.
     waits: bool,
-    /// It is the joined entry point, whose branches are the same for a whole workgroup.
+    /// True for the joined entry point, whose branches are the same for a whole workgroup.
     is_main: bool,
 }
 
@@ -104,7 +104,7 @@ struct Walk<'a> {
     waiting: HashSet<Handle<Function>>,
     /// The phase that statements belong to.
     at: usize,
-    /// It is among what is done for each layer.
+    /// True within the loop over layers.
     in_round: bool,
 }
 

@@ -34,7 +34,7 @@ struct Chosen {
     plan: Plan,
 }
 
-/// An operation to choose for, with what was decided of its fusion.
+/// An operation without a variant yet, with the decision on its fusion.
 type Undecided = (Listed, Option<String>);
 
 impl Chooser<'_> {
@@ -155,9 +155,9 @@ fn follow_stream(ops: &mut [Undecided], [first, second]: [TensorId; 2]) {
 type Packings = BTreeMap<TensorId, Packing>;
 
 impl Chooser<'_> {
-    /// The operations of a node: the fused one, or those it stands for, with what was decided.
-    /// A hint for any of them decides; else the fused one is taken where it pays. `alone` has the
-    /// kernels of operations that replace no others.
+    /// The operations of a node: the fused one, or those it replaces, with the decision. A hint for
+    /// any of them decides; else the fused one is taken where it pays. `alone` has the kernels of
+    /// operations that replace no others.
     fn resolve(&self, node: Node, alone: &BTreeSet<&str>) -> Vec<(Listed, Option<String>)> {
         let (fused, apart) = match node {
             Node::Op(op) => return vec![(op, None)],
@@ -178,8 +178,8 @@ impl Chooser<'_> {
         }
     }
 
-    /// Why a fused operation is not taken though it is hinted: the hint is for others of its
-    /// kernel, which replace nothing, and cannot hold for this one.
+    /// Reason why a fused operation is not taken though it is hinted: the hint is for other
+    /// operations of its kernel, which replace nothing, and cannot hold for this one.
     fn against_hint(&self, fused: &Listed, alone: &BTreeSet<&str>) -> Option<String> {
         if !alone.contains(fused.kernel) {
             return None;
@@ -192,7 +192,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// Why a fused operation is not taken, if it is not.
+    /// Reason why a fused operation is not taken, if it is not.
     fn against(&self, fused: &Listed) -> Option<String> {
         let ListedShape::Fixed(shape) = &fused.shape else { return None };
         let kernel = lathe_kernels::kernel(fused.kernel)?;
@@ -235,8 +235,8 @@ impl Chooser<'_> {
 }
 
 impl Chooser<'_> {
-    /// Makes the selections of a layer phases of a run, where all of them can be: nobody measured
-    /// that parts of a layer win.
+    /// Turns the selections of a layer into phases of a persistent kernel if all of them can be: a
+    /// part of a layer was never measured to win.
     fn as_phases(
         &self,
         ops: &[Undecided],

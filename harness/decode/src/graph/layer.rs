@@ -61,7 +61,7 @@ impl Lister<'_> {
         }
     }
 
-    /// A norm that nobody takes over, as an operation of its own.
+    /// Lists a norm that no matrix takes over, as an operation of its own.
     pub(super) fn apart(&mut self, left: Option<Left>) {
         self.nodes.extend(left.map(|left| Node::Op(left.apart)));
     }
@@ -198,7 +198,8 @@ impl Lister<'_> {
         self.products(at(Some(layer), "attn_output"), output, Input::Vector(v.attended), to);
     }
 
-    /// From the product of QKV to the output of attention, of a token of each sequence.
+    /// Lists the operations from the product of QKV to the output of attention, for a token of each
+    /// sequence.
     pub(super) fn token_attention(
         &mut self,
         layer: usize,

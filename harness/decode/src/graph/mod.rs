@@ -40,7 +40,7 @@ pub struct KvCache {
     pub sliding: bool,
 }
 
-/// A decode step with handles to what a session reads and writes.
+/// A decode step with handles to the tensors that a session reads and writes.
 #[derive(Clone, Debug)]
 pub struct DecodeGraph {
     /// The step.
@@ -51,7 +51,7 @@ pub struct DecodeGraph {
     pub tokens: TensorId,
     /// Logits of the last step, a row a sequence.
     pub logits: TensorId,
-    /// One cache a layer.
+    /// Cache of each layer.
     pub caches: Vec<KvCache>,
     /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<Sampling>,

@@ -31,7 +31,7 @@ use lathe_model::Config;
 pub(super) enum Node {
     /// One operation.
     Op(Listed),
-    /// One operation that stands for several, and those.
+    /// A fused operation, and the operations it replaces.
     Fused(Listed, Vec<Listed>),
 }
 
@@ -57,9 +57,9 @@ pub(super) struct Listed {
 
 /// Parameters of a listed operation.
 pub(super) enum ListedShape {
-    /// All are known.
+    /// Known parameters.
     Fixed(Shape),
-    /// It reads its matrix as others packed it.
+    /// Parameters that follow from the packing of its matrix, which others choose.
     AsPacked(Box<dyn Fn(Packing) -> Shape>),
 }
 
@@ -120,7 +120,7 @@ pub(super) type MatrixPart = (usize, TensorId, WeightRows);
 pub(super) enum Input {
     /// A vector as it is.
     Vector(Vector),
-    /// The norm of the residual stream, made on the way.
+    /// The norm of the residual stream, computed by the reader.
     Norm { stream: Vector, weight: TensorId },
 }
 
@@ -156,7 +156,7 @@ pub(super) struct Vectors {
     pub(super) gated: Vector,
     /// Tokens whose vectors these are.
     pub(super) rows: usize,
-    /// Owner of these tokens.
+    /// Sequences of these tokens.
     pub(super) of: TokensOf,
 }
 

@@ -1,4 +1,4 @@
-//! The tensors of an architecture: names and dimensions, held against the file.
+//! The tensors of an architecture: names and dimensions, checked against the file.
 
 use std::collections::{HashMap, HashSet};
 

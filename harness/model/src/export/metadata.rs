@@ -54,7 +54,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// The tokenizer beside a checkpoint, known to be sound.
+/// The checkpoint's tokenizer, known to be sound.
 pub(super) fn vocabulary(file: &ModelFile) -> Result<Vocabulary, ModelError> {
     let wrong = ModelError::at(file.tokenizer_json().unwrap_or(&file.path));
     let vocabulary = file.vocabulary()?.ok_or_else(|| {

@@ -56,7 +56,7 @@ pub struct ExportSummary {
     pub tokenizer: bool,
     /// Matrices by how they are stored, quantised anew or copied.
     pub types: Vec<TypeError>,
-    /// Matrices whose rows hold no whole blocks of what was asked for.
+    /// Matrices whose rows hold no whole blocks of the requested type.
     pub fallbacks: Vec<Fallback>,
     /// Tensors that were quantised before: errors are over what was left of them.
     pub requantised: usize,

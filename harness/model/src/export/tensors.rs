@@ -19,7 +19,7 @@ pub(super) struct Job<'a> {
     pub(super) name: String,
     pub(super) dims: Vec<u64>,
     pub(super) stored: Format,
-    /// From the start of the tensor data.
+    /// Offset from the start of the tensor data.
     pub(super) offset: u64,
     pub(super) values: Values<'a>,
 }
@@ -70,7 +70,7 @@ impl Job<'_> {
         self.dims.len() > 1
     }
 
-    /// Returns true if the source was already quantised with loss.
+    /// Returns true if a quantised source is stored in another type.
     pub(super) fn requantises(&self) -> bool {
         match &self.values {
             Values::Tensor { format, .. } => !format.is_dense() && *format != self.stored,

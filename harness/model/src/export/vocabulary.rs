@@ -11,7 +11,7 @@ use crate::token_type::{CONTROL, NORMAL, UNUSED, USER_DEFINED};
 use crate::tokenizer::around;
 use crate::vocabulary::{PRE, Pre, Vocabulary};
 
-/// Why a `tokenizer.json` cannot be read.
+/// Reason why a `tokenizer.json` cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; give token ids (--prompt-tokens), or --no-tokenizer to quantise")]
 pub struct VocabularyError(#[from] KeyError);

@@ -1,4 +1,4 @@
-//! The tensor types of ggml: how many values a block holds and how many bytes it takes.
+//! The tensor types of ggml, with values and bytes of a block.
 
 use std::fmt;
 

@@ -11,7 +11,7 @@ pub(super) struct Block32 {
     pub(super) d: f32,
     /// Minimum added to all values, rounded to f16. Zero in formats without one.
     pub(super) m: f32,
-    /// From the least code of the format on, which may be negative.
+    /// Codes, from the format's least one on, which may be negative.
     pub(super) codes: [i32; 32],
 }
 

@@ -1,9 +1,9 @@
-//! From `f32` to ggml's quantised blocks, two ways.
+//! Quantises `f32` to ggml's blocks, in two ways.
 //!
-//! [`quantise`] rounds to the nearest under scales taken from the extremes of each block: what
-//! `lathe synth` writes and what checks draw, where a block only has to be a good one of its format
-//! and the same on every machine. [`quantise_searched`] looks for the scales with the least squared
-//! error: what `lathe quantize` writes.
+//! [`quantise`] rounds to the nearest under scales taken from the extremes of each block. `lathe
+//! synth` and checks use it, since they only need valid blocks that are the same on every machine.
+//! [`quantise_searched`] searches for the scales with the least squared error, for `lathe
+//! quantize`.
 
 mod blocks;
 mod search;

@@ -10,7 +10,7 @@ use lathe_kernels::Format;
 use super::blocks::{Block32, SuperBlock, SuperBlock6, codes_of, finite, round};
 use super::{largest, range};
 
-/// Starts on each side of the extremes' own scale, and how far apart in codes.
+/// Starts on each side of the extremes' own scale, and their distance in codes.
 const STARTS: i32 = 8;
 const APART: f32 = 0.12;
 /// Turns between the scales of sub-blocks and those of the superblock.

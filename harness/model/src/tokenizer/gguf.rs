@@ -191,7 +191,7 @@ impl Pre {
     }
 }
 
-/// All but the merging: spaces as U+2581 on the way in and back.
+/// Builds SentencePiece without its merging: spaces become U+2581 and back.
 fn sentencepiece(vocabulary: &Vocabulary, prefix: bool) -> Result<Library, TokenizerError> {
     guarded(|| {
         let ids = vocabulary.iter().map(|(id, piece, _)| (piece.to_owned(), id)).collect();

@@ -30,7 +30,7 @@ fn with_bytes(pieces: &[&str]) -> Vocabulary {
     sentencepiece(&tokens)
 }
 
-/// The bytes, what `merges` give, then `words`.
+/// A vocabulary of the bytes, the results of `merges`, then `words`.
 fn byte_level(pre: &str, merges: &[&str], words: &[&str]) -> Vocabulary {
     let mut tokens: Vec<String> = alphabet().map(String::from).to_vec();
     for token in merges.iter().map(|merge| merge.replace(' ', "")) {

@@ -56,7 +56,7 @@ fn gate(base: &Run, new: &Run) -> GateReport {
     one(base, new, false).unwrap()
 }
 
-/// One run a side.
+/// Compares one run a side.
 fn one(base: &Run, new: &Run, force: bool) -> Result<GateReport> {
     compare(std::slice::from_ref(base), std::slice::from_ref(new), force)
 }
@@ -84,7 +84,7 @@ fn calls_a_slowdown(report: &GateReport) -> bool {
     report.count(Verdict::Slower) > 0 || report.cases.iter().any(called)
 }
 
-/// From medians and noise to the report.
+/// Medians and noise lead to the right report.
 #[test]
 fn runs_with_a_slower_case_fail_and_others_do_not() {
     const RUNS: u64 = 100;

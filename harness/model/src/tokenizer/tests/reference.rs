@@ -1,7 +1,8 @@
 //! Results of other implementations for small vocabularies: `tokenizers` 0.23.3 for byte-level BPE,
 //! `sentencepiece` 0.2.3 for SentencePiece. Their ids are shown as spellings separated by spaces.
 
-/// In the order of ranks. The vocabulary is the 256 bytes, what these give, then [`WHOLE_WORDS`].
+/// Merges in the order of ranks. The vocabulary is the 256 bytes, the results of these, then
+/// [`WHOLE_WORDS`].
 pub(super) fn merges() -> Vec<&'static str> {
     let merges = "\
         Ġ t, h e, Ġt he, a t, Ġ a, n d, Ġa nd, o n, Ġ on, i n, Ġ s, Ġs at, m at, Ġ m, Ġm at, \

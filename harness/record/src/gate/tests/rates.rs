@@ -26,7 +26,7 @@ struct Simulated<'a> {
     common: f64,
     /// Deviations to draw from, in the place of normal ones.
     drawn: &'a [f64],
-    /// The first changed case takes so many times as long.
+    /// Factor on the time of the first changed case.
     slow: f64,
 }
 
@@ -73,7 +73,7 @@ fn simulate(seed: u64, of: Simulated) -> GateReport {
     report
 }
 
-/// Percent of so many simulated reports of which something holds.
+/// Percentage of `reports` simulated reports that fulfil a condition.
 fn percent(reports: u64, of: Simulated, holds: fn(&GateReport) -> bool) -> f64 {
     let held = (0..reports).into_par_iter().filter(|seed| holds(&simulate(*seed, of))).count();
     100.0 * held as f64 / reports as f64
