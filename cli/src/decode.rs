@@ -205,7 +205,7 @@ pub(super) struct Opts {
     /// Time every operation of the prompt, and the first token, and print both
     #[arg(long, conflicts_with_all = ["profile", "logits_out"])]
     profile_prompt: bool,
-    /// Time what each phase of the layers' dispatch adds to a step, and print it
+    /// Print the time that each phase of the layers' dispatch adds to a step
     #[arg(long, conflicts_with_all = ["profile", "profile_prompt", "force_tokens", "logits_out"])]
     profile_phases: bool,
     /// Also write the profile as a Chrome trace
@@ -283,8 +283,8 @@ impl ModelOpts {
         Ok(Loaded { model, prompt, prompt_text, options })
     }
 
-    /// The model with a script of its prompt and `generate` tokens, for steps whose operations are
-    /// looked at one by one.
+    /// The model with a script of its prompt and `generate` tokens, for steps that are examined
+    /// operation by operation.
     pub(super) fn apart(&self, generate: usize) -> Result<(Model, DecodeOptions, Script)> {
         let Loaded { model, prompt, options, .. } = self.load()?;
         let context = prompt.len() + generate;

@@ -1,4 +1,4 @@
-//! Options that `bench decode` and `suite` share: how models run, and what is verified.
+//! Options that `bench decode` and `suite` share: running and verifying models.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl RunOpts {
         format!("seed {}", self.seed)
     }
 
-    /// Refuses what cannot be saved or verified, before anything is run.
+    /// Refuses a run that cannot be saved or verified, before it begins.
     pub(super) fn refuse(&self, gpu: &Gpu, record: Option<&PathBuf>) -> Result<()> {
         if self.verify_positions == 0 {
             return Err(Error::Usage(

@@ -1,4 +1,4 @@
-//! `lathe inspect`: what a checkpoint holds, and whether it can be decoded.
+//! `lathe inspect`: contents of a checkpoint, and any reason why it cannot be decoded.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -101,7 +101,7 @@ pub(super) fn json(body: &impl Serialize) {
     document(&Document { schema_version: SCHEMA_VERSION, body });
 }
 
-/// Prints what knows its version itself, such as a record, as the only document on stdout.
+/// Prints a value with a version of its own, such as a record, as the only document on stdout.
 pub(super) fn document(body: &impl Serialize) {
     match serde_json::to_string_pretty(body) {
         Ok(text) => line(format_args!("{}", tamed(text))),
@@ -199,7 +199,7 @@ pub(super) fn write(mut stream: Stream, text: &str) {
     }
 }
 
-/// Ends the command after stdout, or what should go there, was refused.
+/// Ends the command after a write to stdout, or in its place, was refused.
 pub(super) fn end(why: &io::Error) -> ! {
     if why.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);

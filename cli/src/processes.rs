@@ -22,7 +22,7 @@ pub(super) struct Processes {
 const PARENTS: &[(&str, bool)] =
     &[("--processes", true), ("--save", true), ("--format", true), ("--json", false)];
 
-/// The command that runs what needs a process of its own: this one, where no other is named.
+/// The command for work in a process of its own: this one, unless another is named.
 pub(super) fn program() -> Result<PathBuf> {
     match std::env::var_os("LATHE_COMMAND") {
         Some(path) => Ok(path.into()),

@@ -119,7 +119,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     finish(global, opts, watch.environment, suite)
 }
 
-/// Writes and prints what was measured.
+/// Writes and prints the results.
 fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) -> Result<()> {
     let markdown = generation::suite_markdown(&suite, &environment);
     let record = Record::new(environment, Body::Suite(suite));

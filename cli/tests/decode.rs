@@ -177,7 +177,7 @@ impl Row<'_> {
         assert!(error <= limit, "{self:?} in chunks: {error:e}");
     }
 
-    /// Tokens fed and generated in pieces are one sequence; what does not fit is refused.
+    /// Tokens fed and generated in pieces are one sequence; a piece that does not fit is refused.
     fn pieces(&self, graph: &DecodeGraph, executor: &mut dyn Execute) {
         let mut decoder = Decoder::new(graph, executor);
         for (cut, per_submit, prompts) in
@@ -249,7 +249,7 @@ impl Row<'_> {
         }
     }
 
-    /// Sequences of several lengths choose together what each chooses alone.
+    /// Sequences of several lengths choose together as each does alone.
     fn together(
         &self,
         caps: &Capabilities,
@@ -306,7 +306,7 @@ impl Row<'_> {
     }
 }
 
-/// Layers that are one dispatch: what a phase computes, and what the next one sees.
+/// Layers that are one dispatch: each phase's output, and the next one's input.
 fn in_runs(gpu: &Device, name: &str, golden: &Golden, context: usize, together: u32) {
     let row = Row { name, golden, kv: KvFormat::F32 };
     let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: together };

@@ -204,7 +204,7 @@ fn passes_with(
     groups
 }
 
-/// The other kernels over soa_int8.wgsl, in several grid-stride iterations: what stays between
+/// The other kernels over soa_int8.wgsl, in several grid-stride iterations: values kept between
 /// them, rows that belong together, lists of more rows than a turn has.
 #[test]
 fn kernels_over_rounded_activations_match_in_several_turns() {

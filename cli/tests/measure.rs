@@ -1,5 +1,5 @@
-//! The measuring commands end to end. On a software adapter the numbers mean nothing; what is
-//! tested is that each command measures, refuses, records and judges as it says.
+//! The measuring commands end to end. On a software adapter the numbers mean nothing; the tests
+//! check that each command measures, refuses, records and judges as documented.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -133,8 +133,7 @@ fn ab_tells_a_much_slower_variant_and_reports_its_control() {
     ended(&lathe(&nonsense), 2);
 }
 
-/// Both sides share their memory: what A left in the output must not pass for B's, which writes
-/// nothing.
+/// Both sides share their memory: A's output must not pass for that of B, which writes nothing.
 #[test]
 fn ab_refuses_to_time_a_kernel_that_is_wrong_or_idle() {
     let Some(_) = common::gpu() else { return };

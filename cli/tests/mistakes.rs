@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{self, command_in, golden_name};
 
-/// The exit code and what was said, on stderr first.
+/// The exit code and the output, stderr first.
 fn outcome(output: &Output) -> (i32, String) {
     let text = [&output.stderr[..], &output.stdout[..]].concat();
     let text = String::from_utf8_lossy(&text).into_owned();

@@ -1,5 +1,5 @@
 //! `perplexity`: negative log-likelihoods against transformers' logits (see goldens/), divergence
-//! against a plain second computation, and what the command refuses.
+//! against a plain second computation, and refused input.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lathe_harness::decode::perplexity::{self, Compared, Text};

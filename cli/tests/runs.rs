@@ -140,7 +140,7 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
     }
 }
 
-/// Each layer has what every layer has, and no dispatch is left out twice.
+/// Each phase covers all layers, and no dispatch is left out twice.
 fn assert_in_all_layers(recording: &Recording, all: &[LeftOut], layers: usize, said: &str) {
     let label = |phase: &LeftOut| recording.ops[phase.ops[0]].label.op;
     for name in ["qkv", "attention", "attn_output", "ffn_gate_up", "ffn_down"] {
@@ -331,8 +331,8 @@ impl Observer for Heard {
     }
 }
 
-/// A decode with an observer hands out each token once, whether its steps are looked at or not and
-/// whether its waits give up or not.
+/// A decode with an observer hands out each token once, with or without observed steps and with or
+/// without a barrier's time-out.
 #[test]
 fn observers_hear_each_token_once_and_every_step() {
     let Some(gpu) = common::own_gpu() else { return };
@@ -401,7 +401,7 @@ fn gave_up() -> Error {
     Error::Waits { adapter: "a test".into(), waits: 1 }
 }
 
-/// Wherever a run fails, another goes on behind the tokens that were handed out: at full speed and
+/// Wherever a run fails, another goes on after the tokens that were handed out: at full speed and
 /// step by step.
 #[test]
 fn a_run_goes_on_behind_tokens_that_were_handed_out() {

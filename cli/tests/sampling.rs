@@ -108,7 +108,7 @@ fn twenty_thousand_draws_fit_the_distribution() {
     }
 }
 
-/// Logits that break what a fast top-k hopes for: that few are near the k-th, and that they lie
+/// Logits against the assumptions of a fast top-k: that few are near the k-th, and that they lie
 /// apart.
 #[test]
 fn adversarial_logits_are_drawn_exactly() {

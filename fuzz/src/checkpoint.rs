@@ -1,10 +1,10 @@
 //! Properties of every folder with `config.json`, an index and shards, whatever is in its files: it
 //! is refused with an error, or it is a model all of whose bytes lie in files of the folder.
 //!
-//! The input is four files, each but the last behind its length (u16, little-endian):
-//! `config.json`, `model.safetensors.index.json`, `model-1.safetensors`, `model-2.safetensors`. One
-//! of length 0 is not there. Beside the folder lies another shard, which an index that points
-//! outside would find.
+//! The input is four files, each but the last after its length (u16, little-endian): `config.json`,
+//! `model.safetensors.index.json`, `model-1.safetensors`, `model-2.safetensors`. One of length 0 is
+//! not there. Another shard lies outside the folder, where an index that points outside would find
+//! it.
 
 use std::fs;
 use std::path::Path;

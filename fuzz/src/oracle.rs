@@ -1,6 +1,6 @@
-//! A second GGUF reader to hold the first one against: read front to back, everything in u128 so
-//! that nothing overflows, no care for speed or for saying what is wrong. It follows the rules at
-//! the top of `harness/model/src/gguf/mod.rs`.
+//! A second GGUF reader as an oracle for the first: read front to back, everything in u128 so that
+//! nothing overflows, no care for speed or messages. It follows the rules at the top of
+//! `harness/model/src/gguf/mod.rs`.
 
 use std::collections::BTreeMap;
 

@@ -99,7 +99,7 @@ impl Tree {
     }
 
     /// Links a variant; a name that a text takes from a module it does not import is an error.
-    /// Parameters and buffers that `naive.wgsl` beside it declares need no declaration.
+    /// Parameters and buffers that the operation's `naive.wgsl` declares need no declaration.
     pub(crate) fn link(&self, v: &VariantText) -> Result<Linked, String> {
         let name = format!("{}/{}", v.operation, v.variant);
         let (mut shown, is_naive) = (self.shown(&v.path), v.variant == "naive");

@@ -56,8 +56,8 @@ macro_rules! codes {
 codes! {
     fn code_constants;
 
-    /// Storage format of weights. Quantised ones are ggml's, block for block; what their fields
-    /// mean is in `lathe_reference::quant`.
+    /// Storage format of weights. Quantised ones are ggml's, block for block;
+    /// `lathe_reference::quant` explains their fields.
     Format("") {
         /// IEEE binary32.
         F32 = "f32",
@@ -100,7 +100,7 @@ codes! {
         /// 16-bit floats.
         F16 = "f16",
         /// 8-bit quants, one f16 scale per 32 of a vector, as ggml's blocks of this name; the
-        /// scales lie behind the vector's quants.
+        /// scales lie after the vector's quants.
         Q8_0 = "q8_0",
     }
 
@@ -160,7 +160,7 @@ codes! {
         Rms = "rms",
     }
 
-    /// Convention of an RMSNorm's weight: what is added to it.
+    /// Convention of an RMSNorm's weight: the offset added to it.
     NormOffset("OFFSET_") {
         /// Nothing.
         Standard = "standard",
@@ -281,8 +281,8 @@ impl KvFormat {
         }
     }
 
-    /// Bytes of a vector of `head_dim` values with its scales, which take whole chunks of 16 bytes
-    /// behind whole chunks of quants.
+    /// Bytes of a vector of `head_dim` values with its scales: whole chunks of 16 bytes of scales
+    /// after whole chunks of quants.
     pub const fn vector_bytes(self, head_dim: usize) -> usize {
         match self {
             KvFormat::F32 => 4 * head_dim,

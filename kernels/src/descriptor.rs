@@ -311,9 +311,8 @@ pub struct Variant<P: 'static> {
     /// True if a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
     /// where they are. Measured for each; it does not always win.
     pub early: bool,
-    /// Bindings that a phase loads before its wait although it also writes them. It does not use
-    /// what it loaded from an element that may have been written since: it has the new value from
-    /// elsewhere, or needs none.
+    /// Buffers this phase reads before the grid barrier even though it writes them. Sound only
+    /// because it never uses a value that may have been overwritten meanwhile.
     pub renews: &'static [&'static str],
     /// Output that the next phase may compute itself in place of the last stage.
     pub inlined: Option<&'static Inlined<P>>,
@@ -355,14 +354,15 @@ impl<P: 'static> Variant<P> {
 }
 
 /// An output that the next phase can compute itself: it calls a function where it would load an
-/// element. The last stage is then left out, and the wait for it.
+/// element. The last stage and its grid barrier are then left out.
 pub struct Inlined<P: 'static> {
     /// The output.
     pub output: &'static str,
     /// The function of the WGSL text that returns the element at an index, of the variable's type.
     /// It uses buffers only, no workgroup memory.
     pub function: &'static str,
-    /// Returns true if that pays: every workgroup of the phase that reads makes what it needs.
+    /// Returns true if that pays, although every workgroup of the reading phase computes all it
+    /// needs.
     pub pays: On<P, Constants, bool>,
 }
 
@@ -718,7 +718,7 @@ impl Kernel {
         }
     }
 
-    /// The parameters that some variant compiles in: what a tuned choice depends on.
+    /// The parameters that some variant compiles in, on which a tuned choice depends.
     pub fn key(&self, shape: &Shape) -> String {
         let params: Vec<Param> =
             self.params.iter().filter(|p| self.is_compiled(p)).copied().collect();

@@ -9,7 +9,7 @@ use crate::codes::{FloatFormat, Format, KV_BLOCK, KvFormat, Order, Packing, Rope
 /// elements of a vector whole. What lies in the padding is undefined; kernels mask it.
 pub const TENSOR_ALIGN: usize = 32;
 
-/// A plane of a packed row: what it holds of every block, in order.
+/// A plane of a packed row: one field of every block, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plane {
     /// Some bits of the quant of every weight.

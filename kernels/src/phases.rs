@@ -1,13 +1,13 @@
 //! Joins several dispatches into a persistent kernel: entry points of linked texts become phases of
 //! a single entry point, with a grid barrier between them.
 //!
-//! A phase keeps its code. Its overrides become constants, its buffers those of the whole, what
-//! else it declares gets a prefix, and what its entry point does not reach is left out. A workgroup
-//! takes the places in a phase's grid that are its own number and every `groups`-th after it.
-//! Workgroup arrays of one type share memory from phase to phase.
+//! A phase keeps its code. Its overrides become constants, its buffers those of the joined text,
+//! other declarations get a prefix, and code that its entry point does not reach is left out. A
+//! workgroup takes the places in a phase's grid that are its own number and every `groups`-th after
+//! it. Workgroup arrays of one type share memory from phase to phase.
 //!
 //! Layers of a model that are alike are one loop: a layer a round, with a tensor of each layer at
-//! its place in one buffer. Where layers differ, a place in the round has several ways.
+//! its place in one buffer. Where layers differ, a place in the round has several alternatives.
 //!
 //! A wait is bounded: where workgroups are missing, those that wait give up, and a word says so.
 
@@ -22,7 +22,7 @@ use crate::reflect::{ReflectError, Reflection};
 use crate::tokens::{Declaration, Token, declarations, tokens};
 use prefetch::Prefetches;
 
-/// A function of a linked text, and what the text is specialised to.
+/// A function of a linked text, and the text's specialisation.
 #[derive(Clone, Debug)]
 pub struct Code<'a> {
     /// Description for a comment.
@@ -72,7 +72,7 @@ pub struct Stacked {
 /// Work of a run between two waits.
 #[derive(Debug)]
 pub struct Place<'a> {
-    /// Phases, and the layers in which each is the one that is done. Every layer has one.
+    /// Alternative phases, each with its layers. Every layer has one.
     pub ways: Vec<(Vec<usize>, Phase<'a>)>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Place<'a> {
         Self { ways: vec![(vec![0], phase)] }
     }
 
-    /// The way of most layers.
+    /// The alternative of most layers.
     fn usual(&self) -> usize {
         let layers = |way: &usize| self.ways[*way].0.len();
         (0..self.ways.len()).max_by_key(layers).unwrap_or(0)
@@ -176,7 +176,7 @@ impl Joined {
 
 /// The entry point of a joined text.
 pub const ENTRY: &str = "main";
-/// The function of a text that says where it first needs what came before.
+/// Function that a text calls before it first needs an earlier phase's output.
 const AWAIT: &str = "await_input";
 /// Variable of the words with which workgroups wait: the first counts waits that gave up.
 pub const ARRIVALS: &str = "run_arrivals";
@@ -184,8 +184,8 @@ pub const ARRIVALS: &str = "run_arrivals";
 const STRIDE: usize = 32;
 /// Phases of the longest run, or of a layer of it: each has a word to wait with.
 pub const MOST_WAITS: usize = 63;
-/// Words behind [`ARRIVALS`], zero at first. Runs of one grid may share them: each run adds as many
-/// arrivals to a counter as there are workgroups.
+/// Words after [`ARRIVALS`], zero at first. Persistent kernels of one grid may share them: each
+/// dispatch adds as many arrivals to a counter as there are workgroups.
 pub const ARRIVAL_WORDS: usize = STRIDE * (MOST_WAITS + 1);
 
 /// Index of the counter at which workgroups wait for the phases before a place. The first place has
@@ -427,7 +427,7 @@ fn type_of<'t, 'a>(tokens: &'t [Token<'a>], name: &str) -> &'t [Token<'a>] {
 }
 
 impl Whole {
-    /// Declares a phase. Returns what the entry point does for it.
+    /// Declares a phase. Returns its part of the entry point.
     fn phase(&mut self, place: usize, phase: &Phase<'_>, grid: Grid) -> Result<String, String> {
         let Phase { code, groups, .. } = phase;
         let Code { label, .. } = code;

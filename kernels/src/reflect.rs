@@ -105,7 +105,7 @@ pub enum ReflectError {
     /// An import, a requirement or a name of its own that a text does not get right.
     #[error("{0}")]
     Link(String),
-    /// A text does not fit what is declared, or has a resource that kernels do not use.
+    /// A text does not fit its declaration, or has a resource that kernels do not use.
     #[error("{path}: {reason}")]
     User {
         /// File.
@@ -243,7 +243,7 @@ impl Reflection {
         self.entries.iter().find(|e| e.name == name)
     }
 
-    /// A function, and the buffers that it and what it calls touch.
+    /// A function, and the buffers that it and its callees touch.
     pub fn function(&self, name: &str) -> Option<(&naga::Function, Vec<&Buffer>)> {
         let mut all = self.module.functions.iter();
         let (handle, function) = all.find(|(_, f)| f.name.as_deref() == Some(name))?;
@@ -319,7 +319,7 @@ impl Reflection {
     }
 
     /// A module of the workgroup variables that an entry point uses, and of the entry point without
-    /// what it does: enough to know its size, at a fraction of the time. A plan of a model asks for
+    /// its body: enough to know its size, at a fraction of the time. A plan of a model asks for
     /// hundreds.
     fn outline(&self, entry: &str) -> Result<Module, ReflectError> {
         let of = &self.module;
@@ -351,8 +351,8 @@ impl Reflection {
         })
     }
 
-    /// The module of one entry point with its overrides applied, as every back end needs it, and
-    /// of the branches that their values decide the one that is taken.
+    /// The module of one entry point with its overrides applied, as every back end needs it.
+    /// Branches that the overrides decide are reduced to the part taken.
     pub fn resolved(
         &self,
         entry: &str,
@@ -499,8 +499,8 @@ fn holds_structs(module: &Module, ty: naga::Handle<naga::Type>) -> bool {
     }
 }
 
-/// Byte offsets of the numbers of a type at an offset, and what they are; none where they are not
-/// of 32 bits, or their count is not known before a pipeline is made.
+/// Adds the byte offsets of a type's numbers, with their types; none where they are not of 32 bits,
+/// or their count is not known before a pipeline is made.
 fn add_numbers(
     module: &Module,
     ty: naga::Handle<naga::Type>,

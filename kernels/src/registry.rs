@@ -34,7 +34,7 @@ pub enum RegisterError {
         /// Kernel.
         kernel: &'static str,
     },
-    /// The name is taken: what is there is never replaced.
+    /// The name is taken: a registered kernel is never replaced.
     #[error("{what} exists already; give yours another name")]
     Exists {
         /// `kernel KERNEL`, or `KERNEL/VARIANT`.
@@ -306,7 +306,7 @@ fn linked(
     Ok(found)
 }
 
-/// Holds a text against what is declared of it: what the tests of this crate ask of built-in ones.
+/// Checks a text against its declaration, as this crate's tests check built-in ones.
 fn fits(kernel: &Kernel, variant: &KernelVariant, text: &Reflection) -> Result<(), String> {
     for buffer in &text.buffers {
         let name = &buffer.name;

@@ -86,7 +86,7 @@ pub const Y_OFFSET: Typed<usize> = start(
     70,
 );
 
-/// Elements of `y` behind those that a matrix writes.
+/// Elements of `y` after those that a matrix writes.
 pub const Y_AFTER: Typed<usize> =
     start("Y_AFTER", "elements of a row of y after those made here", 70);
 
@@ -170,7 +170,7 @@ pub trait Rotates {
     /// Base, head_dim and divisors.
     fn table(&self) -> (f32, usize, RopeFactors);
 
-    /// Tokens that are rotated, from the one at the position on.
+    /// Number of rotated tokens, from the position on.
     fn n_tokens(&self) -> usize {
         1
     }

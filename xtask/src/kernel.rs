@@ -98,7 +98,7 @@ fn header(kernel: &Kernel, variant: &KernelVariant) -> impl Iterator<Item = &'st
     text.lines().map_while(|line| line.strip_prefix("//")).map(str::trim)
 }
 
-/// The file's first line, which says what the variant is.
+/// The file's first line, a description of the variant.
 fn heading(kernel: &Kernel, variant: &KernelVariant) -> String {
     let first = header(kernel, variant).next().unwrap_or_default();
     let of = format!("{}/{}: ", kernel.name, variant.name);

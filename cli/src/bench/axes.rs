@@ -30,7 +30,7 @@ pub(crate) fn batches(text: &str) -> Result<Counts, String> {
     }
 }
 
-/// A prompt and what is generated after it, `512,128`.
+/// Counts of prompt and generated tokens, `512,128`.
 pub(crate) fn pair(text: &str) -> Result<(usize, usize), String> {
     let (prompt, generate) = text.split_once(',').ok_or_else(|| {
         "expected two counts, prompt and generated tokens, such as 512,128".to_owned()

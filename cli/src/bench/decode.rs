@@ -194,7 +194,7 @@ impl Results<'_> {
         Record::new(self.watch.environment.clone(), Body::GenerationTests(self.body.clone()))
     }
 
-    /// Keeps a result. A run that is cut short leaves what it had.
+    /// Keeps a result. A run that is cut short keeps its results so far.
     fn push(&mut self, test: GenerationTest) -> Result<()> {
         self.body.tests.push(test);
         let Some(path) = self.save else { return Ok(()) };

@@ -86,8 +86,8 @@ impl PromptOpts {
 }
 
 impl TextOpts {
-    /// Refuses what says nothing about this prompt. (Clap's `requires` does not hold for an option
-    /// that the given prompt excludes.)
+    /// Refuses options without meaning for this prompt. (Clap's `requires` does not hold for an
+    /// option that the given prompt excludes.)
     pub(super) fn check(&self, source: &Source) -> Result<()> {
         let given =
             [("system", self.system.is_some()), ("chat-template", self.chat_template.is_some())];

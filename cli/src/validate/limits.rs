@@ -164,7 +164,7 @@ fn of_variant(
 }
 
 impl Row {
-    /// Counts what the dispatches of a plan need.
+    /// Counts the resources of a plan's dispatches.
     fn add(&mut self, plan: &Plan) {
         for stage in &plan.stages {
             let code = plan.code(stage);

@@ -1,4 +1,4 @@
-//! Checkpoints that are read, and what comes out of them.
+//! Accepted checkpoints, and the results of reading them.
 
 use std::fs;
 use std::path::Path;
@@ -96,7 +96,7 @@ fn keys_of_before_say_the_same() {
     }
 }
 
-/// The divisors that the official converter wrote into the GGUF beside it.
+/// The divisors that the official converter wrote into the folder's GGUF.
 #[test]
 fn rope_divisors_are_those_of_the_converter() {
     let name = "llama-tiny-f16";

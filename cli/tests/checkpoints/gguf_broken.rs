@@ -1,4 +1,4 @@
-//! Broken and hostile GGUF files: each is refused with a message that says where and what.
+//! Broken and hostile GGUF files: each is refused with a message that names place and fault.
 
 use lathe_harness::model::gguf::ValueType;
 use lathe_harness::model::gguf::writer::GgufWriter;

@@ -43,7 +43,7 @@ fn values(file: &ModelFile, name: &str) -> Vec<f32> {
     all
 }
 
-/// The golden beside each folder was written by the official converter's package.
+/// The golden of each folder was written by the official converter's package.
 #[test]
 fn a_folder_becomes_the_file_that_the_official_package_wrote() {
     let out = tempfile::tempdir().unwrap();

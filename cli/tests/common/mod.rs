@@ -111,7 +111,7 @@ pub(crate) fn executor(device: &Device, recording: &Arc<Recording>, policy: Poli
     GpuExecutor::new(gpu, &device.pipelines, recording, policy, &mut |_, _| {}).unwrap()
 }
 
-/// An executor that finds what reads or writes beyond its tensors.
+/// An executor that detects reads and writes beyond its tensors.
 pub(crate) fn on_gpu(device: &Device, graph: &DecodeGraph) -> GpuExecutor {
     executor(device, &graph.recording, Policy::Guarded)
 }

@@ -43,7 +43,7 @@ pub struct Test {
     pub sequences: usize,
     /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<Sampling>,
-    /// Positions of the context behind those that a run processes.
+    /// Positions of the context beyond those that a run processes.
     pub spare: usize,
 }
 
@@ -79,7 +79,7 @@ impl Test {
 /// Settings of the timing.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Numbers of decode steps per submission, in turns, so that what drifts drifts for all.
+    /// Numbers of decode steps per submission, in turns, so that drift affects all alike.
     pub steps_per_submit: Vec<usize>,
     /// Untimed runs before those that count; at least one.
     pub warm_ups: usize,

@@ -41,7 +41,7 @@ pub struct Work {
     pub given: usize,
     /// Path of the given tokens: in chunks or token by token.
     pub prompts: Prompts,
-    /// Decode steps behind them.
+    /// Decode steps after them.
     pub steps: usize,
     /// Decode steps per submission; none for as many as fit [`FRAME`].
     pub steps_per_submit: Option<usize>,
@@ -102,7 +102,7 @@ impl Run {
     }
 }
 
-/// A step whose logits are looked at.
+/// A step whose logits are observed.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// Tokens processed since the last look; the last of them has the logits.
@@ -124,9 +124,9 @@ impl<'a> Decoder<'a> {
     /// Forgets every sequence: cleared caches, a step state that has seen no token, and the seed of
     /// the draws.
     ///
-    /// How many tokens a cache has seen is not kept beside each cache, where one of them could be
-    /// forgotten (a sliding-window cache that kept its count once made every timed run start at the
-    /// warm-up's context length); it is the one position counter in the step state.
+    /// The number of tokens in a cache is not kept per cache, where one of them could be forgotten
+    /// (a sliding-window cache that kept its count once made every timed run start at the warm-up's
+    /// context length); it is the one position counter in the step state.
     ///
     /// # Errors
     /// The device is lost.
@@ -168,9 +168,9 @@ impl<'a> Decoder<'a> {
         self.executor.write_words(self.graph.state, word, &[given as u32])
     }
 
-    /// Runs tokens that were given, and decode steps behind them, in one stream: the next
-    /// submission is recorded while one runs. `on` hears of each submission with the tokens chosen
-    /// in it, of several sequences with one word that says it has ended, and may end the stream.
+    /// Runs the given tokens, and decode steps after them, in one stream: the next submission is
+    /// recorded while one runs. `on` hears of each submission with the tokens chosen in it, of
+    /// several sequences with one word that says it has ended, and may end the stream.
     ///
     /// # Errors
     /// The context has no room for that many, or the device is lost.
@@ -253,7 +253,7 @@ impl<'a> Decoder<'a> {
         Ok(steps)
     }
 
-    /// Checks that a script fits, and forgets what was before it.
+    /// Checks that a script fits, and forgets all earlier tokens.
     fn begin(&mut self, script: &Script) -> Result<()> {
         if self.graph.sequences != 1 {
             let n = self.graph.sequences;
@@ -268,7 +268,7 @@ impl<'a> Decoder<'a> {
         self.reset(script.seed)
     }
 
-    /// Runs a script at full speed: no step is looked at, tokens stay on the device between steps.
+    /// Runs a script at full speed: no step is observed, tokens stay on the device between steps.
     ///
     /// # Errors
     /// An empty prompt, a token beyond the vocabulary, more positions than the context has, or the

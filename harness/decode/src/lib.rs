@@ -51,14 +51,14 @@ pub trait Observer {
     fn stage(&mut self, stage: Stage) {}
     /// A token was chosen.
     fn token(&mut self, token: u32) {}
-    /// A step's logits, where steps are looked at.
+    /// A step's logits, where steps are observed.
     ///
     /// # Errors
     /// They cannot be taken: the decode ends.
     fn look(&mut self, seen: Seen<'_>) -> Result<()> {
         Ok(())
     }
-    /// All steps were looked at.
+    /// All steps were observed.
     ///
     /// # Errors
     /// What was taken cannot be kept.

@@ -50,8 +50,8 @@ pub struct LayerWeights {
 }
 
 impl Weights {
-    /// Reads everything a decode needs, every matrix as it is stored. The shapes were checked by
-    /// [`Config`]; what is checked here are the storage formats.
+    /// Reads all weights of a decode, every matrix as it is stored. The shapes were checked by
+    /// [`Config`]; this checks the storage formats.
     ///
     /// # Errors
     /// A tensor is missing, or in a format that no kernel decodes.
@@ -59,9 +59,9 @@ impl Weights {
         Self::load_as(file, config, None)
     }
 
-    /// Reads like [`Weights::load`] and converts matrices to a format, if one is given, as
-    /// `lathe quantize` stores them: those whose rows are no whole blocks to what [`fitting`]
-    /// gives.
+    /// Reads like [`Weights::load`] and converts matrices to a format, if one is given, as `lathe
+    /// quantize` stores them: matrices without whole blocks in their rows get the substitute of
+    /// [`fitting`].
     ///
     /// # Errors
     /// Those of [`Weights::load`]; or a matrix to be converted has a value that is not finite.

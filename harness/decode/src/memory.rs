@@ -44,7 +44,7 @@ pub struct Taken {
 }
 
 impl Predicted {
-    /// Memory of a graph on a device, and whether it fits what is free and the limit.
+    /// Memory of a graph on a device, and an error if it exceeds the free memory or the limit.
     pub fn of(gpu: &Gpu, graph: &DecodeGraph) -> (Self, Result<()>) {
         let memory = Memory::of(&graph.recording);
         let device = gpu.memory();

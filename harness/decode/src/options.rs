@@ -134,7 +134,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Positions processed: the prompt, all forced tokens, and what generation needs.
+    /// Positions processed: the prompt, all forced tokens, and the generated ones.
     pub fn positions(&self) -> usize {
         self.prompt.len() + self.generate.saturating_sub(1).max(self.forced.len())
     }

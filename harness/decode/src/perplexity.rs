@@ -111,7 +111,7 @@ pub fn same_vocabulary(model: &Model, reference: &Model) -> Result<()> {
 const ROWS: usize = 64;
 
 impl Decoder<'_> {
-    /// A new sequence in which `tokens` are predicted: all but the last of them are fed, behind
+    /// A new sequence in which `tokens` are predicted: all but the last of them are fed, after
     /// `start`.
     fn begin_window(&mut self, start: u32, tokens: &[u32]) -> Result<()> {
         // The last of a window is never fed, and has a logit.
@@ -224,8 +224,8 @@ impl<'a> Distribution<'a> {
         -self.log_probability(token as usize)
     }
 
-    /// Σᵢ pᵢ (ln pᵢ − ln qᵢ) with p these probabilities and q the `other` ones: what is lost by
-    /// taking q where p is true.
+    /// Σᵢ pᵢ (ln pᵢ − ln qᵢ) with p these probabilities and q the `other` ones: the loss of using q
+    /// where p is true.
     fn divergence(&self, other: &Self) -> f64 {
         let term = |token: usize| {
             let log = self.log_probability(token);

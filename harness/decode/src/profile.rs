@@ -74,7 +74,7 @@ impl<'a> Profiler<'a> {
         self.checked.run(&mut Decoder::new(self.graph, self.executor))
     }
 
-    /// Compares the end of the last run with another way there.
+    /// Compares the end of the last run with the result of another path.
     fn check_end(&mut self) -> Result<()> {
         let given = self.checked.script.prompt.len();
         self.checked.check_end(&mut Decoder::new(self.graph, self.executor), given)

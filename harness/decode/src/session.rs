@@ -175,7 +175,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs a script behind the tokens that are known, and adds those that it hands out.
+    /// Runs a script after the known tokens, and adds those that it hands out.
     fn attempt(
         &mut self,
         script: &Script,

@@ -1,10 +1,10 @@
 //! Chat templates: the Jinja text by which a model wants a conversation spelled. It comes with the
 //! file, unreviewed, so it is rendered with limits.
 //!
-//! Blocks are trimmed as the transformers library does (`trim_blocks`, `lstrip_blocks`), and the
+//! Blocks are trimmed as the transformers library does (`trim_blocks`, `lstrip_blocks`). The
 //! template sees `messages`, `add_generation_prompt`, the special tokens, `tools` and `documents`
 //! (none), `raise_exception`, and Python's methods of strings, lists and dictionaries. There is no
-//! include, import or inheritance; what is not there is an error where the template reaches it.
+//! include, import or inheritance; a missing name is an error where the template reaches it.
 
 use std::path::Path;
 
@@ -175,8 +175,9 @@ impl ChatTemplate {
         Self::new(source, tokens).map_err(at)
     }
 
-    /// The text of a conversation of roles (`system`, `user`, `assistant`) and what they say, ready
-    /// for [`Tokenizer::encode_markup`], ending where the model's answer begins.
+    /// The text of a conversation, given as roles (`system`, `user`, `assistant`) and their
+    /// messages. It is ready for [`Tokenizer::encode_markup`] and ends where the model's answer
+    /// begins.
     ///
     /// # Errors
     ///

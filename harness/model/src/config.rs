@@ -27,7 +27,7 @@ pub(super) use tensors::Tensors;
 pub enum Arch {
     /// Gemma 3, text.
     Gemma3,
-    /// Llama 3.2 and what else is stored as `llama`.
+    /// Llama 3.2 and other models that are stored as `llama`.
     Llama,
     /// Qwen3, dense.
     Qwen3,
@@ -155,7 +155,7 @@ pub(super) const END_KEYS: [&str; 2] =
 const GEMMA3_PERIOD: usize = 6;
 /// Gemma 3's base of rope in local layers, which files need not name.
 const GEMMA3_LOCAL_BASE: f32 = 10_000.0;
-/// Layers of the one Gemma 3 (27B) whose attention scale is not 1/√head_dim.
+/// Layers of Gemma 3 27B, the only Gemma 3 whose attention scale is not 1/√head_dim.
 const GEMMA3_27B_LAYERS: usize = 62;
 
 impl Config {

@@ -33,7 +33,7 @@ pub struct ModelError {
 }
 
 impl ModelError {
-    /// Puts the path before what is wrong with the file.
+    /// Puts the path before the fault.
     pub(super) fn at<E: Into<ModelErrorKind>>(path: &Path) -> impl Fn(E) -> Self + Copy {
         move |error| Self { path: path.to_owned(), kind: error.into() }
     }
@@ -43,7 +43,7 @@ impl ModelError {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum ModelErrorKind {
-    /// The file system refused what is to be read.
+    /// The file system refused to read.
     #[error("cannot {action}: {error}")]
     Io { action: &'static str, error: io::Error },
     /// The bytes are no GGUF file that can be read.
@@ -52,7 +52,7 @@ pub enum ModelErrorKind {
     /// The bytes are no safetensors file that can be read.
     #[error(transparent)]
     Safetensors(#[from] SafetensorsError),
-    /// A JSON file of a checkpoint says what cannot be.
+    /// A JSON file of a checkpoint has an invalid value.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The files of a checkpoint do not make one.
@@ -73,7 +73,7 @@ pub enum ModelErrorKind {
     #[cfg(feature = "text")]
     #[error(transparent)]
     Chat(#[from] ChatError),
-    /// The file system refused what is to be written.
+    /// The file system refused to write.
     #[error("cannot {action}: {error}")]
     Output { action: &'static str, error: io::Error },
     /// A file to be written is there already.

@@ -210,7 +210,7 @@ fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, ModelError> {
     json::parse(bytes).map_err(|error| ModelError::at(path)(format!("no valid JSON: {error}")))
 }
 
-/// The files of a checkpoint and what they list, each tensor with the number of its file.
+/// The files of a checkpoint and their tensors, each with the number of its file.
 type Listing = (Vec<Mapped>, Vec<(usize, Listed)>);
 
 fn tensors(path: &Path, folder: &Path) -> Result<Listing, ModelError> {

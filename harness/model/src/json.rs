@@ -123,7 +123,7 @@ impl<'a> Object<'a> {
         KeyError { key: format!("{}{key}", self.path), why: why.into() }
     }
 
-    /// Refuses a value and says what it is.
+    /// Refuses a value and shows it.
     pub(crate) fn refused(&self, key: &str, why: impl fmt::Display) -> KeyError {
         let value = self.map.get(key).map_or_else(|| "nothing".to_owned(), shown);
         self.error(key, format!("{value} is refused: {why}"))

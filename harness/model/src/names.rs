@@ -44,8 +44,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The naming of a checkpoint of these tensors; the first if none fits, so that what is missing
-    /// has a name.
+    /// The naming of a checkpoint of these tensors; the first if none fits, so that missing tensors
+    /// have a name.
     pub(crate) fn of<'a>(arch: Arch, tensors: impl Iterator<Item = &'a str>) -> Self {
         let ends = ".embed_tokens.weight";
         let mut roots: Vec<&str> = tensors.filter_map(|name| name.strip_suffix(ends)).collect();

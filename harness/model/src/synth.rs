@@ -1,5 +1,5 @@
-//! Deterministic random checkpoints of the real shapes: what speed and correctness need from a
-//! model without its weights. Other engines load them.
+//! Deterministic random checkpoints of the real shapes, for tests of speed and correctness without
+//! a model's weights. Other engines load them.
 //!
 //! Every value is a function of seed, tensor and element alone, so any number of threads writes the
 //! same bytes.
@@ -185,12 +185,13 @@ impl Fallbacks {
 }
 
 /// Bytes that a thread takes at a time, and parts generated between two writes: large enough to
-/// hide the calls, small enough to stay in memory beside anything else.
+/// hide the calls, small enough to need little memory.
 const PART: usize = 256 << 10;
 const PARTS: usize = 64;
 
-/// Writes a checkpoint. It is written beside `path` under another name and renamed when complete,
-/// so a file at `path` is always whole. `progress` is told the bytes written so far and in all.
+/// Writes a checkpoint. It is written under a temporary name in the folder of `path` and renamed
+/// when complete, so a file at `path` is always whole. `progress` is told the bytes written so far
+/// and in all.
 ///
 /// # Errors
 /// `path` exists already, or the file system refuses.

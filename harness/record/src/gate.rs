@@ -65,7 +65,7 @@ pub struct GateCase {
     pub changed: bool,
     /// Verdict on the new side.
     pub verdict: Verdict,
-    /// Reason for an inconclusive verdict, and what else to know; may be empty.
+    /// Reason for an inconclusive verdict, and remarks; may be empty.
     pub reason: String,
 }
 
@@ -490,9 +490,9 @@ fn shift(cases: &[Case], side: usize, run: usize) -> f64 {
     if logs.is_empty() { 0.0 } else { paired::median(&logs) }
 }
 
-/// Factor by which runs lie further apart than they should: by the controls, and by the runs of a
-/// side, each over what is expected of it. The 95th percentile over the normal distribution's, and
-/// not the largest: a few cases that lie apart shall not blind the rest.
+/// Factor by which runs lie further apart than expected: by the controls, and by the runs of a
+/// side. It is the 95th percentile over the normal distribution's, not the largest, so that a few
+/// outlying cases do not blind the rest.
 fn wider(cases: &[Case], controls: &[&Case]) -> f64 {
     let of_controls = controls
         .iter()

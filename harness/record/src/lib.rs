@@ -21,7 +21,7 @@ pub use error::{Error, Result};
 pub use ratio::Ratio;
 pub use size::{bytes, count};
 
-/// Adds what is not there yet, each once and in its order.
+/// Adds new elements, each once and in its order.
 fn add_new<T: PartialEq>(to: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
     for one in more {
         if !to.contains(&one) {

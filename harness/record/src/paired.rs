@@ -276,8 +276,8 @@ pub fn usable(time: &f64) -> bool {
     time.is_normal() && *time > 0.0
 }
 
-/// A side against itself: outer over inner samples of its four in an order, less what a linear
-/// drift makes of that, as large as a block's log-ratio is by chance.
+/// A side compared with itself: outer over inner samples of its four in an order, less the effect
+/// of a linear drift, scaled to the chance spread of a block's log-ratio.
 fn against_itself(order: Order, logs: [f64; 4]) -> f64 {
     let places = order.places().map(|at| at as f64);
     let mean = places.iter().sum::<f64>() / 4.0;

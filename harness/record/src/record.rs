@@ -1,8 +1,8 @@
 //! A saved run: one versioned JSON document, complete enough that a number in it can be questioned
-//! later. docs/records.md says what the keys mean.
+//! later. docs/records.md explains the keys.
 //!
-//! A file has samples and the figures that follow from them. Whoever reads it computes the figures
-//! again: what the file says of them is for other programs, and is not read.
+//! A file has samples and the figures that follow from them. Readers here compute the figures again
+//! and ignore those of the file, which are for other programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -143,7 +143,7 @@ pub struct Machine {
     pub card: Option<Card>,
     /// State of the GPU at the start and at the end of the run.
     pub gpu: Vec<GpuState>,
-    /// Variables that change what a run does.
+    /// Environment variables that change a run.
     pub variables: BTreeMap<String, String>,
 }
 
@@ -181,7 +181,7 @@ pub struct GpuState {
     pub throttled: Vec<String>,
 }
 
-/// Work that never changes, timed between cases: what changes is the device.
+/// Work that never changes, timed between cases: a change of its time is the device's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Canary {
     /// A copy, seconds: bound by memory.
@@ -337,7 +337,7 @@ pub enum Flag {
     /// The driver held the clocks down while most samples were taken.
     #[serde(rename = "throttled")]
     Throttled,
-    /// The rate lies above the measured ceiling, within what the ceiling is known to.
+    /// The rate lies above the measured ceiling, within the ceiling's uncertainty.
     #[serde(rename = "above the ceiling")]
     AboveCeiling,
     /// The rotated copies may have stayed in the cache.
@@ -362,8 +362,8 @@ impl fmt::Display for Flag {
 pub struct StageTiming {
     /// WGSL entry point.
     pub entry: String,
-    /// The dispatch again and again, over what a whole invocation left in scratch memory. Nothing
-    /// where it then does something else than in an invocation.
+    /// The dispatch repeated on the scratch memory that a whole invocation left. None if the
+    /// dispatch then does something else than in an invocation.
     pub cold: Option<Timing>,
 }
 
@@ -391,7 +391,7 @@ pub struct Timing {
     /// Samples that were dropped, since the driver held the clocks down meanwhile.
     pub throttled: usize,
     /// Samples of each process, where several took some: `noise` is then over them. Empty for one,
-    /// whose `noise` is only what its own samples say.
+    /// whose `noise` is only that of its own samples.
     pub processes: Vec<usize>,
 }
 
@@ -428,7 +428,7 @@ pub struct Ab {
     /// Median time of B, microseconds.
     #[serde(skip_deserializing)]
     pub b_us: f64,
-    /// B against A; of several processes what all of them say.
+    /// Verdict on B; of several processes the one all of them share.
     #[serde(skip_deserializing)]
     pub verdict: Verdict,
     /// Time of B over time of A, of one run or over processes.

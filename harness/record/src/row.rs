@@ -122,7 +122,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Name of the case within a run, and what `compare` knows it by in another.
+    /// Name of the case within a run, by which `compare` finds it in another.
     pub fn key(&self) -> String {
         match self.kind {
             Kind::Bench | Kind::Stage | Kind::Failed => {

@@ -11,7 +11,7 @@ use super::html::number;
 /// Mark of a figure whose output was not verified.
 const NOT_VERIFIED: &str = "not verified";
 
-/// A table with a title and what its figures are.
+/// A table with a title and the meaning of its figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Measured quantity, with the unit.

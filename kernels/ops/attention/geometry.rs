@@ -3,7 +3,7 @@
 use super::{Cache, Heads};
 use crate::declare::*;
 
-/// Splits worth trying; what exceeds [`Cache::most_splits`], 64 of 8 KV heads, is that many.
+/// Splits worth trying, capped at [`Cache::most_splits`], 64 of 8 KV heads.
 const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
 
 /// Tunables of the split variants with subgroups.
@@ -113,8 +113,8 @@ fn a_head_of_sums<P: Heads>(p: &P, subgroups: usize) -> usize {
 /// Scores a round of a thread group.
 const FEW_SCORES: usize = 8;
 
-/// Scores a round where a phase has many rows of the cache: a workgroup a processor has fewer loads
-/// under way than several.
+/// Scores a round where a phase has many rows of the cache: one workgroup per processor has fewer
+/// loads in flight than several.
 const MANY_SCORES: usize = 32;
 
 /// Rows that a lane has in flight in a workgroup of `heads` heads, for up to `scores` scores a

@@ -66,7 +66,7 @@ pub fn prefer<P: MatVec>(p: &P) -> &'static [&'static str] {
     }
 }
 
-/// Weights and x once; what is left of the logits is negligible.
+/// Weights and x once; traffic of the remaining logits is negligible.
 pub fn cost<P: MatVec>(p: &P, act_format: FloatFormat) -> Cost {
     let (rows, k) = (p.rows() as f64, p.k() as f64);
     Cost {

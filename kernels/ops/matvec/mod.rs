@@ -1,4 +1,4 @@
-//! Matrix times vector, the bulk of every decode step: what its operations share.
+//! Matrix times vector, the bulk of every decode step: common parts of its operations.
 //!
 //! Most variants are made of modules alone: a prologue (how x is loaded, and what lanes add up),
 //! rows (how the matrix is stored and decoded), a schedule (which lanes read what, and the entry

@@ -41,7 +41,7 @@ pub fn subgroup(caps: &Capabilities) -> u32 {
 }
 
 /// Chunks of each of `vectors` vectors that workgroup memory holds at a time (see `x_tile.wgsl`):
-/// all of them if possible, else what keeps any number of lanes busy.
+/// all of them if possible, else as many as keep any number of lanes busy.
 pub fn tile<P: MatVec>(p: &P, caps: &Capabilities, vectors: usize) -> usize {
     let one = 16 * vectors * (chunk(p) / 4 + 1);
     // What else the variants keep there.

@@ -43,11 +43,10 @@ const MOST_BLOCKS: usize = 256;
 /// Bins of `histogram`.
 const BINS: usize = 512;
 
-/// Winners of which `nucleus` weighs what is ahead.
+/// Winners whose preceding probability `nucleus` sums.
 const PICKS: f64 = 8.0;
 
-/// Vectors of four logits that one workgroup reads at a time, in as many workgroups as there are
-/// vectors for.
+/// Workgroups for the logits: each reads a vector of four logits per invocation at a time.
 fn blocks(p: &Sample, lanes: f64) -> f64 {
     let blocks = p.n.div_ceil(4 * lanes as usize).next_power_of_two();
     blocks.min(MOST_BLOCKS) as f64

@@ -4,8 +4,8 @@
 //! the previous phase, or already past the barrier in its own. Until it has waited it may load only
 //! what neither of them writes, and write nothing that they read. Every invocation waits, once.
 //!
-//! A branch counts with both its ways, unless its condition is a constant. How often a loop goes
-//! round counts for nothing, nor which element of a buffer is touched.
+//! A branch counts with both its sides, unless its condition is a constant. Neither a loop's number
+//! of iterations matters, nor the element of a buffer that is touched.
 
 use std::collections::{HashMap, HashSet};
 
@@ -77,7 +77,7 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
     walk.ends(waited)
 }
 
-/// A function whose statements are looked at.
+/// A function whose statements are checked.
 #[derive(Clone, Copy)]
 struct Body<'a> {
     function: &'a Function,
@@ -135,7 +135,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes through statements in order; `straight` while neither a branch nor a loop is around
-    /// them. Returns whether the phase has waited behind them.
+    /// them. Returns true if the phase has waited after them.
     fn block(
         &mut self,
         body: Body<'a>,
@@ -267,7 +267,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// An error where a phase may not yet touch what a pointer leads to.
+    /// Refuses access through a pointer that the phase may not use yet.
     fn touches(
         &self,
         body: Body<'_>,

@@ -76,7 +76,7 @@ struct Table {
 /// Prefetches of every wait of a run.
 #[derive(Debug, Default)]
 pub(super) struct Prefetches {
-    /// Weights of each place, from its usual way.
+    /// Weights of each place, from its usual phase.
     weights: Vec<Option<Weights>>,
     /// Shares of each place's barrier.
     waits: Vec<Vec<Share>>,
@@ -88,8 +88,8 @@ pub(super) struct Prefetches {
 }
 
 impl Prefetches {
-    /// Shares the rounds of each wait among the weights that come next, in order: behind the last
-    /// place those of the next layer.
+    /// Shares the rounds of each barrier among the next weights, in order: after the last place
+    /// those of the next layer.
     pub(super) fn plan(
         places: &[Place<'_>],
         layers: usize,

@@ -133,8 +133,8 @@ fn alone(nodes: &[Node]) -> BTreeSet<&'static str> {
     kernels.collect()
 }
 
-/// Binds the operations behind one that writes the residual stream anew to where it wrote it. Two
-/// tensors take turns: which one has the stream depends on the ways that were taken.
+/// Binds the operations after one that writes the residual stream anew to the new buffer. Two
+/// tensors take turns: the choice of alternatives decides which one has the stream.
 fn follow_stream(ops: &mut [Undecided], [first, second]: [TensorId; 2]) {
     let mut is_moved = false;
     for (op, _) in ops {
@@ -261,8 +261,8 @@ impl Chooser<'_> {
         }
     }
 
-    /// The selection as a phase of a run on a grid: the selected variant, or the most preferred one
-    /// that is a phase and reads the same packing. A hinted one stays what it is otherwise.
+    /// The selection as a phase of a persistent kernel on a grid: the selected variant, or the most
+    /// preferred one that is a phase and reads the same packing. A hinted variant is kept.
     fn as_phase(
         &self,
         op: &Listed,
@@ -296,8 +296,8 @@ fn matrix(op: &Listed, steps: &Steps) -> Option<TensorId> {
     tensors.find(|t| matches!(steps.tensors[t.0].content, TensorInit::Weights(..)))
 }
 
-/// The recording of chosen operations over the tensors they bind, and where each tensor went:
-/// those of a way that was not chosen take no memory.
+/// The recording of chosen operations over the tensors they bind, and the new index of each tensor:
+/// tensors of alternatives that were not chosen take no memory.
 fn recorded(
     steps: &mut Steps,
     ops: Vec<Chosen>,

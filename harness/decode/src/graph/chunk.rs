@@ -54,8 +54,8 @@ impl Lister<'_> {
         std::mem::take(&mut self.nodes)
     }
 
-    /// All layers over rows, with the attention of whose they are. Where branches are normed, the
-    /// last one's residual also makes what the head reads.
+    /// All layers over rows of one sequence or of several. Where branches are normed, the last
+    /// one's residual also makes the head's input.
     pub(super) fn layers(&mut self, v: &Vectors, norms: &[TensorId]) {
         let c = self.config;
         for (i, w) in self.weights.layers.iter().enumerate() {
@@ -97,8 +97,8 @@ impl Lister<'_> {
         }
     }
 
-    /// Rows times matrices under each other: one product each, side by side in rows of the output,
-    /// or added to what is there.
+    /// Rows times matrices that share an output: one product each, at successive offsets of the
+    /// output's rows, or added to their values.
     fn row_products(
         &mut self,
         v: &Vectors,

@@ -66,7 +66,7 @@ pub struct DecodeGraph {
 }
 
 impl DecodeGraph {
-    /// Refuses tokens beyond the vocabulary. `whose` they are stands in the error behind the token.
+    /// Refuses tokens beyond the vocabulary. The error names their owner, `whose`, after the token.
     ///
     /// # Errors
     /// [`Error::Usage`] that names the first of them.
@@ -103,7 +103,7 @@ impl DecodeGraph {
     }
 
     /// Bytes that a step must move when `n_kv` tokens are in the sequence, the current one
-    /// included: what its operations declare.
+    /// included, as its operations declare them.
     pub fn bytes(&self, n_kv: usize) -> f64 {
         let state = State { n_kv, ..State::default() };
         let bytes = self
@@ -115,7 +115,7 @@ impl DecodeGraph {
     }
 }
 
-/// The operations that a model's step and chunks may have, whichever ways are taken.
+/// The operations that a model's step and chunks may have, over all alternatives.
 pub fn operations(
     config: &Config,
     weights: &Weights,

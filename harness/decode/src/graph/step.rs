@@ -26,7 +26,7 @@ use lathe_device::plan::recording::{Label, Tensor, TensorId, TensorInit};
 use lathe_device::plan::weights::WeightRows;
 use lathe_model::Config;
 
-/// An operation of the step, or several ways to do the same.
+/// An operation of the step, or alternatives with the same result.
 #[derive(Debug)]
 pub(super) enum Node {
     /// One operation.
@@ -36,7 +36,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// The operations of all ways.
+    /// The operations of all alternatives.
     pub(super) fn ops(&self) -> impl Iterator<Item = &Listed> {
         let (first, others) = match self {
             Node::Op(op) => (op, &[][..]),
@@ -86,7 +86,7 @@ impl fmt::Debug for ListedShape {
     }
 }
 
-/// A decode step of one token and chunks of a prompt: what they compute, not how.
+/// Operations of a decode step of one token and of chunks of a prompt, before variants are chosen.
 #[derive(Debug)]
 pub(super) struct Steps {
     pub(super) tensors: Vec<Tensor>,
@@ -144,8 +144,7 @@ pub(super) struct Lister<'a> {
 pub(super) struct Vectors {
     pub(super) state: TensorId,
     pub(super) tokens: TensorId,
-    /// The residual stream, wherever it is: which of [`Steps::streams`] has it is known once it is
-    /// known which ways are taken.
+    /// The residual stream. The choice of alternatives decides which of [`Steps::streams`] has it.
     pub(super) stream: Vector,
     pub(super) normed: Vector,
     pub(super) branch: Vector,
@@ -317,8 +316,8 @@ impl Lister<'_> {
         }
     }
 
-    /// Matrices under each other times their input: one product each, side by side in the output,
-    /// or added to what is there.
+    /// Matrices that share an output, times their input: one product each, at successive offsets of
+    /// the output, or added to its values.
     pub(super) fn products(&mut self, label: Label, matrices: &[WeightRows], input: Input, to: To) {
         let mut y_offset = 0;
         for (i, rows) in matrices.iter().enumerate() {

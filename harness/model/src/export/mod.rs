@@ -4,10 +4,10 @@
 //! ModelFile → jobs (which tensor is stored how), metadata → rows → search for scales → file
 //! ```
 //!
-//! Matrices take the type asked for, or what [`super::quantise::fitting`] gives where their rows
-//! are no whole blocks; norms and rope factors stay f32. What Hugging Face stores otherwise than
-//! GGUF is converted: Q and K rows of a Llama are reordered, Gemma's norms become 1 + w, Llama 3's
-//! rope factors a tensor.
+//! Matrices take the type asked for, or the substitute of [`super::quantise::fitting`] where their
+//! rows are no whole blocks; norms and rope factors stay f32. Tensors that Hugging Face stores
+//! otherwise than GGUF are converted: Q and K rows of a Llama are reordered, Gemma's norms become 1
+//! + w, Llama 3's rope factors a tensor.
 
 mod metadata;
 mod tensors;
@@ -58,7 +58,7 @@ pub struct ExportSummary {
     pub types: Vec<TypeError>,
     /// Matrices whose rows hold no whole blocks of the requested type.
     pub fallbacks: Vec<Fallback>,
-    /// Tensors that were quantised before: errors are over what was left of them.
+    /// Tensors that were quantised before: errors are relative to the values after that.
     pub requantised: usize,
 }
 
@@ -79,9 +79,9 @@ pub struct TypeError {
     pub nearest_relative_rms_error: Option<f64>,
 }
 
-/// Writes a checkpoint as GGUF. It is written beside `path` under another name and renamed when
-/// complete, so a file at `path` is always whole. `progress` is told the bytes written so far and
-/// in all.
+/// Writes a checkpoint as GGUF. It is written under a temporary name in the folder of `path` and
+/// renamed when complete, so a file at `path` is always whole. `progress` is told the bytes written
+/// so far and in all.
 ///
 /// # Errors
 /// `path` exists and is not to be replaced; the checkpoint is no model that is understood, has a

@@ -1,4 +1,4 @@
-//! The data of one tensor on their way into a file.
+//! Conversion of one tensor's data for a file.
 
 use lathe_kernels::Format;
 use rayon::prelude::*;
@@ -9,7 +9,7 @@ use crate::folder::Folder;
 use crate::gguf::TensorInfo;
 use crate::quantise::{decode, encode, quantise, quantise_searched};
 
-/// Values between two writes: enough to keep every thread busy, little beside a model.
+/// Values between two writes: enough to keep every thread busy, few compared to a model.
 const PIECE: usize = 1 << 22;
 /// Values that a thread takes at a time, about.
 const TASK: usize = 1 << 15;
@@ -146,7 +146,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Values as they are stored, and what that costs.
+    /// Values as they are stored, and their errors.
     fn convert(&self, k: usize, values: &[f32]) -> (Vec<u8>, Errors) {
         let dense = self.stored.is_dense();
         let bytes = match dense {

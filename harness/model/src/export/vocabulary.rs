@@ -1,5 +1,5 @@
-//! `tokenizer.json` in the words of GGUF's tokenizer metadata: byte-level BPE with a known way to
-//! split text. What is not known is refused; a guess would give other ids without a word.
+//! `tokenizer.json` in the words of GGUF's tokenizer metadata: byte-level BPE with a known
+//! pre-tokenizer. An unknown setting is refused; a guess would silently give other ids.
 
 use std::collections::HashSet;
 

@@ -43,8 +43,8 @@ pub fn encode(format: Format, values: &[f32]) -> Vec<u8> {
     }
 }
 
-/// Decodes a row of stored weights exactly: plain values without the reference, which is to judge
-/// what is made of them; blocks with it, as nothing else on the host decodes them.
+/// Decodes a row of stored weights exactly. Plain values are decoded without the reference, which
+/// is to judge results made of them; blocks with it, as nothing else on the host decodes them.
 pub fn decode(format: Format, bytes: &[u8], row: &mut [f32]) {
     match format.floats() {
         Some(floats) => row.copy_from_slice(&floats.decode(bytes, row.len())),
@@ -92,8 +92,7 @@ pub fn fitting(asked: Format, row_len: u64) -> Format {
     [asked, smaller].into_iter().find(fits).unwrap_or(Format::F16)
 }
 
-/// `general.file_type`: llama.cpp's llama_ftype, of the mixtures of superblocks the one of a single
-/// type.
+/// `general.file_type`: llama.cpp's llama_ftype, for superblocks the mixture of a single type.
 pub(super) fn file_type(format: Format) -> u32 {
     match format {
         Format::F32 => 0,

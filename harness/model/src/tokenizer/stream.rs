@@ -2,7 +2,7 @@
 
 use super::Tokenizer;
 
-/// The text of tokens that come one after another: what [`Tokenizer::decode`] gives for all of
+/// The text of tokens that come one after another: the result of [`Tokenizer::decode`] for all of
 /// them, in parts. A character that is spelled by several tokens is held back until it is whole;
 /// bytes that cannot become UTF-8 any more show as U+FFFD.
 #[derive(Debug, Clone)]

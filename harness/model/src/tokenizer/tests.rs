@@ -1,5 +1,5 @@
-//! Vocabularies of GGUF files against what other implementations give, and those that do not hold
-//! together. Files of the `tokenizers` library are tested with the command.
+//! Vocabularies of GGUF files against the results of other implementations, and inconsistent ones.
+//! Files of the `tokenizers` library are tested with the command.
 
 mod reference;
 

@@ -155,7 +155,7 @@ pub struct GenerationTest {
     pub gpu_memory_predicted_bytes: u64,
     /// Bytes of all KV caches.
     pub kv_cache_bytes: u64,
-    /// Throttling and what makes the figures doubtful.
+    /// Throttling and other reasons to doubt the figures.
     #[serde(flatten)]
     pub watched: Watched,
 }
@@ -311,7 +311,7 @@ pub struct SuiteConfig {
     /// Workgroups and invocations of the dispatches that are several operations each, such as
     /// 128x256; none where every stage is a dispatch.
     pub run_grid: Option<String>,
-    /// Throttling and what makes the figures doubtful.
+    /// Throttling and other reasons to doubt the figures.
     #[serde(flatten)]
     pub watched: Watched,
     /// Every timed run.

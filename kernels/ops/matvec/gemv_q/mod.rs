@@ -1,4 +1,4 @@
-//! Quantised matrix times vector: ggml blocks are decoded on the way.
+//! Quantised matrix times vector: ggml blocks are decoded as they are read.
 
 use crate::declare::*;
 use crate::matvec::geometry::{lanes_grid, ragged_vectors};

@@ -39,7 +39,7 @@ pub(super) const QWEN2: [(&str, &str); 3] = [
 ];
 
 /// The pieces after `<unk>`, `<s>`, `</s>` and the 256 bytes, in the order of ids. The first three
-/// are user-defined; after them each has a score 1 below that of the one before.
+/// are user-defined; each later one has a score 1 below its predecessor's.
 pub(super) fn pieces() -> Vec<&'static str> {
     let pieces = "\
         ▁▁ ▁▁▁ \n he the ▁the at on ▁s ▁on .. an in og ße ▁l ▁m 日本 and ▁sat () ); DO aï et fn gr \

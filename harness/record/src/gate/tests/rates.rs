@@ -127,8 +127,8 @@ fn three_runs_a_side_find_3_percent() {
     assert!(confirmed < 20.0, "4 % by one record a side is at most probable: {confirmed}");
 }
 
-/// The controls take off what all cases share, and widen the threshold where runs differ more than
-/// they should.
+/// The controls remove the shift that all cases share, and widen the threshold where runs differ
+/// more than expected.
 #[test]
 fn unchanged_cases_carry_the_machine() {
     for (between, common) in [(0.005, 0.03), (0.0075, 0.01), (0.02, 0.0), (0.02, 0.02)] {
