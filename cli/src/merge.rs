@@ -23,7 +23,7 @@ pub(super) struct Opts {
     /// file that is there is the first of the inputs
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Input that wins a contradiction, the later by its date or the file named first: newest,
+    /// Input that counts in a contradiction, the later by its date or the file named first: newest,
     /// first
     #[arg(long, value_name = "WHICH")]
     prefer: Option<Prefer>,
