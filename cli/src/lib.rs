@@ -400,7 +400,7 @@ fn refuse_overwriting(record: Option<&PathBuf>) -> Result<()> {
     }
 }
 
-/// Saves and prints a record. What was measured is said even where it cannot be saved.
+/// Saves and prints a record. Its figures are printed even if it cannot be saved.
 fn save_and_print(record: &Record, path: Option<&Path>, print: impl FnOnce()) -> Result<()> {
     let saved = path.map(|path| record.write(path).map(|()| path));
     print();

@@ -119,8 +119,8 @@ pub(super) fn tamed(text: String) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Prints a line, or several. What files are called and say cannot move a terminal's cursor:
-/// control characters are escaped.
+/// Prints a line, or several. Names and contents of files cannot move a terminal's cursor: control
+/// characters are escaped.
 pub(super) fn line(text: fmt::Arguments<'_>) {
     self::text(&(escaped(&text.to_string()).into_owned() + "\n"));
 }
@@ -161,7 +161,7 @@ pub(super) fn colours() -> bool {
     asked && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Prints a table: as wide as the terminal at most, or as wide as it is where stdout is none.
+/// Prints a table: at most as wide as the terminal, or at full width where stdout is none.
 pub(super) fn table(mut table: Table) {
     if Stream::Stdout.is_terminal()
         && let Some((_, columns)) = Term::stdout().size_checked()

@@ -88,8 +88,8 @@ macro_rules! matches_reference {
 
 lathe_kernels::for_each_operation!(matches_reference);
 
-/// `naive` is the first rung: 30 and more times slower. What decoding selects for a benchmarked
-/// shape must be another, with the least an adapter may have as with plenty.
+/// `naive` is the first rung: 30 and more times slower. Decoding must select another variant for a
+/// benchmarked shape, on an adapter with the least capabilities as on one with plenty.
 #[test]
 fn no_benchmarked_shape_falls_to_naive() {
     let least = Capabilities { binding_bytes: 2 << 30, ..Capabilities::minimal() };

@@ -141,8 +141,8 @@ fn the_quantised_file_writes_what_it_wrote() {
     }
 }
 
-/// Quantising costs 0.0029 of the oracle's 3.7888: an eighth of that figure's standard error. Of
-/// the first windows it is 0.0031 of 3.7382.
+/// Quantising costs 0.0029 of the oracle's 3.7888: an eighth of that figure's standard error. On
+/// the first windows it costs 0.0031 of 3.7382.
 #[test]
 fn the_quantised_file_predicts_nearly_as_well_as_bf16() {
     let (own, oracle) = (&json("rusty-q6_k.json")["held_out"], &json("rusty.json")["held_out"]);

@@ -177,8 +177,8 @@ fn adversarial_logits_are_drawn_exactly() {
     }
 }
 
-/// Beside the largest logit the other has no weight, not one of 2^40; at these positions its noise
-/// rounds it up to the largest sum, and it has the lower index.
+/// The smaller logit has no weight, not one of 2^40; at these positions its noise rounds it up to
+/// the largest sum, and it has the lower index.
 #[test]
 fn a_token_without_weight_is_drawn_where_its_noise_says_so() {
     let Some(gpu) = common::own_gpu() else { return };

@@ -242,7 +242,7 @@ codes! {
 /// Words in the step state buffer, of one sequence.
 pub const STATE_WORDS: usize = StateWord::ALL.len();
 
-/// Every WGSL constant with its value: those of codes, and where the words of the step state lie.
+/// Every WGSL constant with its value: the codes, and the offsets of the words of the step state.
 #[allow(dead_code, reason = "used by the build script, which includes this file")]
 pub(crate) fn wgsl_constants() -> Vec<(String, u32)> {
     let mut all = code_constants();

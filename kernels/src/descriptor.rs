@@ -197,8 +197,8 @@ pub enum Elem {
     F32,
     /// 32-bit unsigned.
     U32,
-    /// Activations or plain values, 16-bit ones two to a word. What a kernel reads of them beyond
-    /// their length is padding.
+    /// Activations or plain values, 16-bit ones two to a word. Elements beyond their length are
+    /// padding.
     Floats(FloatFormat),
     /// Vectors of a KV cache.
     Kv(KvVectors),

@@ -783,15 +783,14 @@ impl Whole {
     }
 }
 
-/// Code with which workgroups wait. Every dispatch adds the number of workgroups to each counter,
-/// so that the next multiple of it after one's own arrival is where all of this dispatch have
-/// arrived. A wait that gave up goes on: what it makes is thrown away, and every later wait ends at
-/// once.
+/// Code of the grid barrier. Every dispatch adds the number of workgroups to each counter, so that
+/// the next multiple of it after one's own arrival is where all of this dispatch have arrived. A
+/// wait that gave up goes on: its results are thrown away, and every later wait ends at once.
 ///
-/// Behind the wait stands a barrier and no fence of storage: a fence waits for every load under
-/// way, and so for the weights that were loaded ahead. What other workgroups wrote is read through
-/// `@coherent` variables, past the caches that a fence would empty. WGSL does not promise that this
-/// is enough; the test of a device (`Gpu::run_grid`) waits and reads the same way.
+/// A barrier follows the wait, and no fence of storage: a fence waits for every load in flight, and
+/// so for the weights that were loaded ahead. Data of other workgroups are read through `@coherent`
+/// variables, past the caches that a fence would empty. WGSL does not promise that this is enough;
+/// the test of a device (`Gpu::run_grid`) waits and reads the same way.
 pub const WAIT: &str = "
 // Polls before a workgroup gives up: workgroups that are not there by then never come.
 const RUN_PATIENCE: u32 = 60000u;

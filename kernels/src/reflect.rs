@@ -58,8 +58,8 @@ pub struct Buffer {
     pub uniform: Option<Vec<Field>>,
 }
 
-/// A field of a uniform struct; or the whole of a uniform that is no struct, without a name. Of a
-/// struct within a struct each field is one, `outer.inner` or `array[0].inner`.
+/// A field of a uniform struct; or the whole of a uniform that is no struct, without a name. Each
+/// field of a nested struct is one, `outer.inner` or `array[0].inner`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Name.
@@ -434,8 +434,8 @@ fn fields(module: &Module, ty: naga::Handle<naga::Type>) -> Result<Vec<Field>, S
     Ok(fields.all)
 }
 
-/// The fields of a uniform, and the bytes of all their names: those of structs within structs in
-/// arrays multiply.
+/// The fields of a uniform, and the bytes of all their names, which multiply for nested structs in
+/// arrays.
 #[derive(Default)]
 struct Fields {
     all: Vec<Field>,

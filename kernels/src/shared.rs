@@ -1,5 +1,5 @@
-//! Parameters and bindings that several operations share: one name, one meaning. What `wgsl/` is
-//! to the shaders.
+//! Parameters and bindings that several operations share: one name, one meaning. `wgsl/` is its
+//! counterpart for the shaders.
 
 use crate::codes::*;
 use crate::descriptor::{Binding, Draw, Elem, OfState, words};

@@ -39,7 +39,7 @@ pub struct Decoder<'a> {
 pub struct Work {
     /// Tokens that were given and not yet run.
     pub given: usize,
-    /// Path of the given tokens: in chunks or token by token.
+    /// Execution of the given tokens: in chunks or token by token.
     pub prompts: Prompts,
     /// Decode steps after them.
     pub steps: usize,

@@ -59,9 +59,9 @@ impl Weights {
         Self::load_as(file, config, None)
     }
 
-    /// Reads like [`Weights::load`] and converts matrices to a format, if one is given, as `lathe
-    /// quantize` stores them: matrices without whole blocks in their rows get the substitute of
-    /// [`fitting`].
+    /// Reads like [`Weights::load`] and converts matrices to a format, if one is given, as
+    /// `lathe quantize` stores them: matrices without whole blocks in their rows get the substitute
+    /// of [`fitting`].
     ///
     /// # Errors
     /// Those of [`Weights::load`]; or a matrix to be converted has a value that is not finite.

@@ -104,7 +104,7 @@ impl DecodeOptions {
     }
 }
 
-/// Path of a prompt's tokens.
+/// Execution of a prompt's tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prompts {
     /// In chunks of many tokens, where the graph has them.
@@ -121,7 +121,7 @@ pub struct Script {
     pub prompt: Vec<u32>,
     /// Tokens fed in place of generated ones, after the prompt.
     pub forced: Vec<u32>,
-    /// Path of the prompt's tokens.
+    /// Execution of the prompt's tokens.
     pub prompts: Prompts,
     /// Tokens to generate.
     pub generate: usize,
@@ -134,7 +134,8 @@ pub struct Script {
 }
 
 impl Script {
-    /// Positions processed: the prompt, all forced tokens, and the generated ones.
+    /// Positions processed: the prompt, then the forced tokens or all generated ones but the last,
+    /// whichever are more.
     pub fn positions(&self) -> usize {
         self.prompt.len() + self.generate.saturating_sub(1).max(self.forced.len())
     }

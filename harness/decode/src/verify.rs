@@ -228,9 +228,9 @@ impl Decoder<'_> {
         Ok(Some(error))
     }
 
-    /// Compares the choices of a sequence that ran together with others to its choices alone after
-    /// the same tokens, step by step on a graph of one sequence. Returns the number of choices that
-    /// differ, each between two logits that are closer than rounding leaves them.
+    /// Compares a sequence's choices together with others and alone after the same tokens, step by
+    /// step on a graph of one sequence. Returns the number of choices that differ, each between two
+    /// logits that are closer than rounding leaves them.
     ///
     /// # Errors
     /// A choice that differs where no rounding explains it; or the device is lost.

@@ -72,7 +72,7 @@ pub type SpecialTokens = Vec<(String, String)>;
 pub struct ChatTemplate(Environment<'static>);
 
 impl ChatTemplate {
-    /// Parses a template. Of special tokens with one name the first stands.
+    /// Parses a template. The first of several special tokens with one name counts.
     ///
     /// # Errors
     ///
@@ -203,8 +203,8 @@ fn wrong(why: impl std::fmt::Display) -> ChatError {
     ChatError(format!("{NAME}: {why}"))
 }
 
-/// Python's methods, which minijinja's values do not have. Those that could make much of little go
-/// through the filters of the same name, which ask for fuel first.
+/// Python's methods, which minijinja's values do not have. Methods with a much larger result than
+/// input go through the filters of the same name, which ask for fuel first.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     match (name, args) {
         _ if value.kind() != ValueKind::String => {}

@@ -53,7 +53,7 @@ pub struct Tokenizer {
     library: Library,
     /// The literals that are no control tokens.
     plain: AddedVocabulary,
-    /// In place of the library's model: SentencePiece of a GGUF file.
+    /// Scores of a GGUF file's SentencePiece, which replace the library's model.
     scores: Option<Scores>,
     /// Control tokens that go before and after a text.
     around: [Vec<u32>; 2],

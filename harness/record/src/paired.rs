@@ -6,9 +6,9 @@
 //! the interval that the sign test gives it: between order statistics, whatever the distribution
 //! ([`stats::median_interval`]).
 //!
-//! A run looks at its interval every ten blocks and stops when it likes what it sees. Intervals of
-//! 95 % at each look held the truth in as few as 82 % of simulated runs that ended so; those of
-//! 99 % hold it in 95 % and more, wherever the truth lies ([`Options::confidence`]).
+//! A run looks at its interval every ten blocks and stops once that decides. Intervals of 95 %
+//! at each look held the truth in as few as 82 % of simulated runs that ended this way; intervals
+//! of 99 % hold it in 95 % and more, wherever the truth lies ([`Options::confidence`]).
 //!
 //! The same run also holds A against itself and B against itself, as contrasts of the four
 //! samples of a block in which a linear drift cancels too. What a side seems to differ from
@@ -20,8 +20,8 @@
 //! wave of 3 % and a period of four samples made half of the verdicts false. Drawn orders put it on
 //! either side by chance, and the median stays where it was.
 //!
-//! What no statistic of one run sees: a difference that is real in this process and gone in the
-//! next, such as where buffers happen to lie.
+//! No statistic of one run sees a difference that is real in this process and gone in the next,
+//! such as the place of buffers in memory.
 
 use std::fmt;
 

@@ -236,7 +236,7 @@ impl Chooser<'_> {
 
 impl Chooser<'_> {
     /// Turns the selections of a layer into phases of a persistent kernel if all of them can be: a
-    /// part of a layer was never measured to win.
+    /// part of a layer alone was never measured to be faster.
     fn as_phases(
         &self,
         ops: &[Undecided],

@@ -1,6 +1,5 @@
-//! The operations of a chunk of a prompt: as a decode step, over the rows of many tokens, up to the
-//! last layer. What follows it (last norm, head, choice) is a decode step's, for the last token
-//! alone.
+//! The operations of a chunk of a prompt: like a decode step over the rows of many tokens, up to
+//! the last layer. The rest (last norm, head, choice) is a decode step's, for the last token alone.
 
 use lathe_kernels::attention_prefill::AttentionPrefill;
 use lathe_kernels::chunk_end::ChunkEnd;

@@ -1,5 +1,4 @@
-//! The operations of a layer of a decode step. Those of a chunk of a prompt are in
-//! [`super::chunk`].
+//! The operations of a layer of a decode step. [`super::chunk`] has those of a chunk of a prompt.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! First pass: the operations of a decode step and the tensors between them, before any variant is
-//! chosen. Those of a layer are in [`super::layer`], those of a chunk of a prompt in
-//! [`super::chunk`].
+//! chosen. [`super::layer`] has the operations of a layer, [`super::chunk`] those of a chunk of a
+//! prompt.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The metadata of a written file: those of a GGUF unchanged, or derived from a configuration.
+//! The metadata of a written file: a GGUF's unchanged, or derived from a configuration.
 
 use lathe_kernels::Format;
 

@@ -1,9 +1,9 @@
 //! Quantises `f32` to ggml's blocks, in two ways.
 //!
-//! [`quantise`] rounds to the nearest under scales taken from the extremes of each block. `lathe
-//! synth` and checks use it, since they only need valid blocks that are the same on every machine.
-//! [`quantise_searched`] searches for the scales with the least squared error, for `lathe
-//! quantize`.
+//! [`quantise`] rounds to the nearest under scales taken from the extremes of each block.
+//! `lathe synth` and checks use it, since they only need valid blocks that are the same on every
+//! machine. [`quantise_searched`] searches for the scales with the least squared error, for
+//! `lathe quantize`.
 
 mod blocks;
 mod search;

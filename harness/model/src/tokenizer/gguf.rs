@@ -79,7 +79,7 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// The merges as pairs. Of a pair named twice the first stands.
+    /// The merges as pairs. The first of two equal pairs counts.
     fn pairs(&self, text: &Vocab) -> Result<Vec<(String, String)>, TokenizerError> {
         if self.merges.is_empty() {
             return Err(refused(key::MERGES, "is empty or missing"));
