@@ -170,7 +170,7 @@ fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
     Ok(())
 }
 
-/// Why one run has no verdict.
+/// Reason why one run has no verdict.
 fn no_verdict(ab: &Ab) -> String {
     let blocks = match ab.blocks {
         1 => "1 block".to_owned(),

@@ -45,7 +45,7 @@ struct KernelOpts {
     /// KERNEL or KERNEL/VARIANT; all without
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Of every shape only the variant that decoding would select
+    /// Only the variant that decoding would select for each shape
     #[arg(long, conflicts_with = "wgsl")]
     selected: bool,
     /// With --selected: leave tuned choices out
@@ -65,7 +65,7 @@ struct KernelOpts {
     /// A WGSL file with the bindings of KERNEL/VARIANT, timed in that variant's place
     #[arg(long, visible_alias = "mapping", value_name = "FILE")]
     wgsl: Option<PathBuf>,
-    /// Run again whenever your file is saved, its TOML, or what that one names
+    /// Run again whenever your file is saved, its TOML, or a file that the TOML names
     #[arg(long, conflicts_with = "processes")]
     watch: bool,
     #[command(flatten)]
@@ -287,7 +287,7 @@ fn print_kernel(cases: &[BenchCase], environment: &Environment) {
     outln!();
 }
 
-/// Three digits: from a tensor core's hundreds to what a vector kernel does on the side.
+/// A rate in three digits, from a tensor core's hundreds down to a vector kernel's fractions.
 fn tflop_s(t: f64) -> String {
     match t {
         t if t >= 99.95 => format!("{t:.0}"),

@@ -35,7 +35,7 @@ pub(super) struct Opts {
     /// Stop at the first case that fails
     #[arg(long)]
     fail_fast: bool,
-    /// Check again whenever your file is saved, its TOML, or what that one names
+    /// Check again whenever your file is saved, its TOML, or a file that the TOML names
     #[arg(long)]
     watch: bool,
 }

@@ -69,7 +69,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     }
 }
 
-/// Numbers of what counts.
+/// Counts of the verdicts that decide.
 fn counts(report: &GateReport) -> String {
     format!(
         "{} confirmed slowdown(s), {} wrong, {} inconclusive",
@@ -143,7 +143,7 @@ fn heading(key: &str) -> Option<(&str, &str)> {
     Some((name.split_once('/')?.0, shape))
 }
 
-/// The rest of a key beside these.
+/// The rest of a key without its kernel and shape.
 fn name(key: &str) -> &str {
     let variant = || key.split_once(' ')?.0.split_once('/');
     variant().map_or(key, |(_, variant)| variant)

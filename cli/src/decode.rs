@@ -47,7 +47,7 @@ pub(super) struct ModelPath {
     /// config.json
     #[arg(value_name = "MODEL", required_unless_present = "model")]
     first: Option<PathBuf>,
-    /// The same as MODEL
+    /// MODEL as an option
     #[arg(short, long, value_name = "MODEL", conflicts_with = "first")]
     model: Option<PathBuf>,
 }
@@ -65,7 +65,7 @@ pub(super) struct ModelPaths {
     /// GGUF files
     #[arg(value_name = "MODEL", required_unless_present_any = ["model", "arch"], conflicts_with_all = ["model", "arch"])]
     files: Vec<PathBuf>,
-    /// The same as MODEL
+    /// MODEL as an option
     #[arg(short, long, value_name = "MODEL", num_args = 1..)]
     model: Vec<PathBuf>,
 }
@@ -76,7 +76,7 @@ impl ModelPaths {
     }
 }
 
-/// What says which model and which tokens; shared with `lathe diff`.
+/// Options for the model and the tokens; shared with `lathe diff`.
 #[derive(Debug, Args)]
 pub(super) struct ModelOpts {
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub(super) struct ModelOpts {
     /// Tokens of a prompt that run together, at most; 0 runs it token by token, a decode step each
     #[arg(long, value_name = "N", value_parser = super::chunk)]
     prompt_chunk: Option<usize>,
-    /// Storage of what goes into matrices while a prompt runs in chunks; without, f32 beside a KV
+    /// Storage of the inputs of matrices while a prompt runs in chunks; without, f32 with a KV
     /// cache in f32 and else f16
     #[arg(long, value_name = "FORMAT", value_parser = float_format())]
     prompt_activations: Option<FloatFormat>,
@@ -107,13 +107,13 @@ pub(super) struct ModelOpts {
     seed: Option<u32>,
 }
 
-/// How the steps of a model are built; shared by `decode`, `diff`, `bench decode` and `suite`.
+/// Options for building a model's steps; shared by `decode`, `diff`, `bench decode` and `suite`.
 #[derive(Debug, Args)]
 pub(super) struct StepOpts {
     /// Storage of the KV cache
     #[arg(long, default_value = "f16", value_parser = kv_format())]
     pub(super) kv: KvFormat,
-    /// Storage of what goes into matrices; f16 halves that traffic and costs accuracy
+    /// Storage of the inputs of matrices; f16 halves that traffic and costs accuracy
     #[arg(long, default_value = "f32", value_name = "FORMAT", value_parser = float_format())]
     pub(super) activations: FloatFormat,
     /// Leave tuned choices out; only hints and the kernels' own preferences count
@@ -145,7 +145,7 @@ impl StepOpts {
     }
 }
 
-/// Parses a storage of what goes into matrices; for clap.
+/// Parses a storage of the inputs of matrices; for clap.
 pub(super) fn float_format() -> impl TypedValueParser<Value = FloatFormat> {
     let known = || FloatFormat::STORED.iter().copied();
     PossibleValuesParser::new(known().map(FloatFormat::name))
@@ -179,7 +179,7 @@ pub(super) struct Opts {
     /// Tokens to generate
     #[arg(short = 'n', long = "tokens", value_name = "N", value_parser = super::count)]
     generate: Option<usize>,
-    /// Where the step runs
+    /// Executor of the step
     #[arg(long, default_value = "gpu")]
     executor: ExecutorName,
     /// Compare the logits of the first N positions (all without N) with the CPU reference; the
@@ -205,7 +205,7 @@ pub(super) struct Opts {
     /// Time every operation of the prompt, and the first token, and print both
     #[arg(long, conflicts_with_all = ["profile", "logits_out"])]
     profile_prompt: bool,
-    /// Time what each phase of the layers' dispatch adds to a step, and print it
+    /// Print the time that each phase of the layers' dispatch adds to a step
     #[arg(long, conflicts_with_all = ["profile", "profile_prompt", "force_tokens", "logits_out"])]
     profile_phases: bool,
     /// Also write the profile as a Chrome trace
@@ -223,7 +223,7 @@ pub(super) struct Opts {
 }
 
 impl Opts {
-    /// How many positions of a run are held against the reference before it is timed.
+    /// Number of a run's positions that are compared with the reference before it is timed.
     fn verified(&self, script: &Script) -> Option<usize> {
         let all = script.positions();
         match self.verify {
@@ -247,7 +247,7 @@ fn read_manifest(path: &Path) -> Result<Hints> {
     parse_hints(&hints)
 }
 
-/// A model with what is to be decoded.
+/// A model and the tokens to decode.
 struct Loaded {
     model: Model,
     prompt: Vec<u32>,
@@ -283,8 +283,8 @@ impl ModelOpts {
         Ok(Loaded { model, prompt, prompt_text, options })
     }
 
-    /// The model with a script of its prompt and `generate` tokens, for steps whose operations are
-    /// looked at one by one.
+    /// The model with a script of its prompt and `generate` tokens, for steps that are examined
+    /// operation by operation.
     pub(super) fn apart(&self, generate: usize) -> Result<(Model, DecodeOptions, Script)> {
         let Loaded { model, prompt, options, .. } = self.load()?;
         let context = prompt.len() + generate;
@@ -303,7 +303,7 @@ pub(super) struct AdapterName {
 }
 
 impl AdapterName {
-    /// The name of a device, or without one that of the CPU executor.
+    /// The name of a device, or of the CPU executor without one.
     pub(super) fn of(gpu: Option<&Gpu>) -> Self {
         match gpu {
             None => Self {

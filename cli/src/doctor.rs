@@ -1,4 +1,4 @@
-//! `lathe doctor`: what this machine offers.
+//! `lathe doctor`: adapters of this machine and their capabilities.
 
 use clap::Args;
 use lathe_harness::data::AdapterSummary;

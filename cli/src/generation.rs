@@ -1,4 +1,4 @@
-//! Options that `bench decode` and `suite` share: how models run, and what is verified.
+//! Options that `bench decode` and `suite` share: running and verifying models.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use lathe_harness::gpu::Gpu;
 
 use super::decode::StepOpts;
 
-/// How models are run, and what is checked.
+/// Options for running models and verifying them.
 #[derive(Debug, Args)]
 pub(super) struct RunOpts {
     #[command(flatten)]
     pub(super) step: StepOpts,
-    /// Positions of each run that are held against the CPU reference before it is timed
+    /// Positions of each run that are compared with the CPU reference before it is timed
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = super::count)]
     verify_positions: usize,
-    /// Take figures of outputs that nobody checked; tables and records say so
+    /// Take figures of unverified outputs; tables and records say so
     #[arg(long, conflicts_with = "verify_positions")]
     no_verify: bool,
     /// Seed of prompts and draws
@@ -41,7 +41,7 @@ impl RunOpts {
         format!("seed {}", self.seed)
     }
 
-    /// Refuses what cannot be saved or verified, before anything is run.
+    /// Refuses a run that cannot be saved or verified, before it begins.
     pub(super) fn refuse(&self, gpu: &Gpu, record: Option<&PathBuf>) -> Result<()> {
         if self.verify_positions == 0 {
             return Err(Error::Usage(

@@ -1,4 +1,4 @@
-//! `lathe inspect`: what a checkpoint holds, and whether it can be decoded.
+//! `lathe inspect`: contents of a checkpoint, and any reason why it cannot be decoded.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub(super) struct Opts {
     /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
     /// config.json
     file: PathBuf,
-    /// Predict the device memory of a context of so many positions, prompt and generated tokens
-    /// together, on the adapter; what does not fit is an error
+    /// Predict the device memory of a context of N positions, prompt and generated tokens together,
+    /// on the adapter; an error if it does not fit
     #[arg(long, value_name = "N", value_parser = super::count)]
     context: Option<usize>,
     /// With --context: storage of the KV cache
@@ -39,7 +39,7 @@ struct Report {
     summary: ModelSummary,
     decodable: bool,
     reason: Option<String>,
-    /// With `--context`.
+    /// Prediction for `--context`.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Predicted>,
 }
@@ -115,7 +115,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     refusal.map_or(Ok(()), Err)
 }
 
-/// What a context takes on the adapter, and whether it fits.
+/// Predicts the memory of a context on the adapter, and checks that it fits.
 fn predict(global: &Global, opts: &Opts, context: usize) -> Result<(Predicted, Result<()>)> {
     let model = Model::open(&opts.file)?;
     let gpu = global.open()?;

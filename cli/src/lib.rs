@@ -170,7 +170,7 @@ impl Global {
         }
     }
 
-    /// Does work that tells the bytes done and their total, beside a bar that shows them.
+    /// Does work that tells the bytes done and their total, with a progress bar.
     fn by_bytes<T, E>(
         &self,
         what: &str,
@@ -199,8 +199,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs a command on a stack of which only what is used takes memory: front ends walk the nested
-/// expressions of a user's file by recursion.
+/// Runs a command on a large stack, of which only used pages take memory: front ends walk the
+/// nested expressions of a user's file by recursion.
 fn on_large_stack(work: impl FnOnce() -> ExitCode + Send) -> ExitCode {
     const STACK: usize = 1 << 29;
     std::thread::scope(|scope| {
@@ -237,7 +237,7 @@ pub fn run(args: &[OsString]) -> Finished {
     Finished { code, stdout, stderr }
 }
 
-/// The parsed command line; or the exit code, after help or what is wrong was printed.
+/// The parsed command line; or the exit code, after help or an error was printed.
 fn parse(args: &[OsString]) -> Result<Cli, u8> {
     // llama-bench's `-pg` is one option; to clap it would be `-p` with the value `g`.
     let args = args.iter().map(|arg| if arg == "-pg" { "--pg".into() } else { arg.clone() });
@@ -290,7 +290,7 @@ fn log(global: &Global) -> impl tracing::Subscriber + Send + Sync + 'static {
     tracing_subscriber::registry().with(lines.with_filter(variable.unwrap_or(asked)))
 }
 
-/// Runs a command, says what went wrong, and returns the exit code.
+/// Runs a command, prints its error if there is one, and returns the exit code.
 fn work(cli: Cli) -> u8 {
     let global = &cli.global;
     let done = match cli.command {
@@ -375,7 +375,7 @@ fn targets(names: &[String], file: Option<&Path>) -> Result<Vec<Target>> {
     }
 }
 
-/// Refuses `what` of a software adapter, unless that is allowed; `does` says what then happens.
+/// Refuses `what` of a software adapter unless that is allowed; `does` completes the message.
 fn refuse_software(gpu: &Gpu, allowed: bool, what: &str, does: &str) -> Result<()> {
     if allowed || !gpu.adapter.software {
         return Ok(());
@@ -400,7 +400,7 @@ fn refuse_overwriting(record: Option<&PathBuf>) -> Result<()> {
     }
 }
 
-/// Saves and prints a record. What was measured is said even where it cannot be saved.
+/// Saves and prints a record. Its figures are printed even if it cannot be saved.
 fn save_and_print(record: &Record, path: Option<&Path>, print: impl FnOnce()) -> Result<()> {
     let saved = path.map(|path| record.write(path).map(|()| path));
     print();
@@ -410,7 +410,7 @@ fn save_and_print(record: &Record, path: Option<&Path>, print: impl FnOnce()) ->
     Ok(())
 }
 
-/// Writes a page. One can be made again from what it shows; only another kind of file is kept.
+/// Writes a page. A page is overwritten, since it can be made again; another kind of file is kept.
 fn write_page(path: &Path, page: &str) -> Result<()> {
     if std::fs::metadata(path).is_ok_and(|m| m.len() > 0) {
         let old = std::fs::read_to_string(path).unwrap_or_default();

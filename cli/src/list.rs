@@ -1,4 +1,4 @@
-//! `lathe list`: kernels, variants, what each needs, whether this adapter has it.
+//! `lathe list`: kernels and variants, their requirements, and if this adapter meets them.
 
 use clap::Args;
 use lathe_harness::error::{Error, Result};
@@ -116,7 +116,7 @@ fn needs(requires: &[String]) -> String {
     if all.is_empty() { "-".into() } else { all.join(", ") }
 }
 
-/// How a requirement of matrix units begins.
+/// Prefix of a requirement of matrix units.
 const MATRICES: &str = "cooperative matrices";
 
 fn kernel_line(kernel: &'static Kernel, caps: Option<&Capabilities>) -> KernelLine {

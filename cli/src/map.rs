@@ -1,5 +1,5 @@
-//! `lathe map`: the beginning of a mapping for a file of another engine. What the file says of
-//! itself is filled in, what only its author knows is a `?`.
+//! `lathe map`: the beginning of a mapping for a file of another engine. Facts from the file are
+//! filled in, what only its author knows is a `?`.
 
 use std::fmt::Write as _;
 use std::io;
@@ -110,7 +110,8 @@ fn section(text: &mut String, name: &str, lines: &str) {
     }
 }
 
-/// A line for each storage buffer: what has our name needs none, what only one can be is filled in.
+/// A line for each storage buffer: a buffer with our name needs none, an unambiguous one is filled
+/// in.
 fn bindings(kernel: &Kernel, reflection: &Reflection) -> String {
     let is_written = |i: usize| reflection.entries.iter().any(|e| e.writes.contains(&i));
     let theirs: Vec<_> = reflection
@@ -165,7 +166,7 @@ fn uniform(kernel: &Kernel, name: &str, field: &Field) -> String {
     }
 }
 
-/// A name as a key of TOML: that of a field within a field has a dot, which divides keys.
+/// A name as a key of TOML: the name of a nested field has a dot, which divides keys.
 fn key(name: &str) -> String {
     let is_bare = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if is_bare { name.to_owned() } else { format!("\"{name}\"") }

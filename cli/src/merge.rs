@@ -19,12 +19,12 @@ pub(super) struct Opts {
     /// Records, CSV files of results, or stores of `tune`
     #[arg(required = true, value_name = "IN")]
     inputs: Vec<PathBuf>,
-    /// Of results a CSV file, which gets environments.jsonl beside it; of stores a store. A file
-    /// that is there is the first of the inputs
+    /// Output: a CSV file for results, with environments.jsonl beside it; a store for stores. A
+    /// file that is there is the first of the inputs
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Where inputs contradict each other take the later by its date, or that of the file named
-    /// first: newest, first
+    /// Input that counts in a contradiction, the later by its date or the file named first: newest,
+    /// first
     #[arg(long, value_name = "WHICH")]
     prefer: Option<Prefer>,
 }
@@ -101,7 +101,7 @@ fn settled<T>(merged: Merged<T>) -> Result<Merged<T>> {
     }
 }
 
-/// Whether a file is a store, by its content.
+/// Returns true if a file is a store, by its content.
 fn is_store(path: &Path) -> Result<bool> {
     if row::is_table(path) {
         return Ok(false);

@@ -53,7 +53,7 @@ pub(super) fn captured<T>(work: impl FnOnce() -> T) -> (T, Vec<u8>, Vec<u8>) {
 }
 
 impl Stream {
-    /// Whether a person reads this stream in a terminal.
+    /// Returns true if a person reads this stream in a terminal.
     pub(super) fn is_terminal(self) -> bool {
         let captured = CAPTURED.with_borrow(Option::is_some);
         !captured
@@ -84,7 +84,7 @@ impl Write for Stream {
     }
 }
 
-/// Prints a line on stderr. A closed stderr is nobody's loss.
+/// Prints a line on stderr, and ignores a closed stderr.
 pub(super) fn said(line: fmt::Arguments<'_>) {
     let _ = Stream::Stderr.write_all(format!("{line}\n").as_bytes());
 }
@@ -101,7 +101,7 @@ pub(super) fn json(body: &impl Serialize) {
     document(&Document { schema_version: SCHEMA_VERSION, body });
 }
 
-/// Prints what knows its version itself, such as a record, as the only document on stdout.
+/// Prints a value with a version of its own, such as a record, as the only document on stdout.
 pub(super) fn document(body: &impl Serialize) {
     match serde_json::to_string_pretty(body) {
         Ok(text) => line(format_args!("{}", tamed(text))),
@@ -119,20 +119,20 @@ pub(super) fn tamed(text: String) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Prints a line, or several. What files are called and say cannot move a terminal's cursor:
-/// control characters are escaped.
+/// Prints a line, or several. Names and contents of files cannot move a terminal's cursor: control
+/// characters are escaped.
 pub(super) fn line(text: fmt::Arguments<'_>) {
     self::text(&(escaped(&text.to_string()).into_owned() + "\n"));
 }
 
-/// What a verdict is: its colour on a terminal.
+/// Tone of a verdict: its colour on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// As it should be, or faster.
+    /// Right, or faster.
     Good,
     /// Wrong, or slower.
     Bad,
-    /// Nobody can tell.
+    /// Undecided.
     Unclear,
 }
 
@@ -155,13 +155,13 @@ fn toned(tone: Tone, text: &str, coloured: bool) -> String {
     }
 }
 
-/// Whether a terminal may be written to in colours: see <https://no-color.org>.
+/// Returns true if a terminal may be written to in colours: see <https://no-color.org>.
 pub(super) fn colours() -> bool {
     let asked = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     asked && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Prints a table: as wide as the terminal at most, or as wide as it is where stdout is none.
+/// Prints a table: at most as wide as the terminal, or at full width where stdout is none.
 pub(super) fn table(mut table: Table) {
     if Stream::Stdout.is_terminal()
         && let Some((_, columns)) = Term::stdout().size_checked()
@@ -177,7 +177,7 @@ pub(super) fn fitted(mut table: Table) {
     self::table(table);
 }
 
-/// Prints a piece of what a model says: as it is, but on a terminal with escapes.
+/// Prints a piece of a model's output: unchanged, but with escapes on a terminal.
 pub(super) fn piece(text: &str) {
     match Stream::Stdout.is_terminal() {
         true => self::text(&escaped(text)),
@@ -199,7 +199,7 @@ pub(super) fn write(mut stream: Stream, text: &str) {
     }
 }
 
-/// Ends the command after stdout, or what should go there, was refused.
+/// Ends the command after a write to stdout, or in its place, was refused.
 pub(super) fn end(why: &io::Error) -> ! {
     if why.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);

@@ -1,4 +1,5 @@
-//! `lathe perplexity`: how well a checkpoint predicts a text, alone and beside a reference.
+//! `lathe perplexity`: quality of a checkpoint's predictions of a text, alone and compared with a
+//! reference.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,10 +44,10 @@ pub(super) struct Opts {
     /// Storage of the reference's KV cache; that of --kv without
     #[arg(long, value_name = "FORMAT", requires = "reference", value_parser = kv_format())]
     reference_kv: Option<KvFormat>,
-    /// Storage of what goes into the reference's matrices; that of --activations without
+    /// Storage of the inputs of the reference's matrices; that of --activations without
     #[arg(long, value_name = "FORMAT", requires = "reference", value_parser = float_format())]
     reference_activations: Option<FloatFormat>,
-    /// Where the steps run
+    /// Executor of the steps
     #[arg(long, default_value = "gpu")]
     executor: ExecutorName,
     /// This tokenizer.json instead of the model's own tokenizer
@@ -70,7 +71,7 @@ struct Report {
     start_token: u32,
     /// Scored ones.
     tokens: usize,
-    /// Of the text, not scored.
+    /// Tokens of the text that are not scored.
     tokens_left_out: usize,
     mean_nll: f64,
     /// Null for a single token.

@@ -13,7 +13,7 @@ use lathe_harness::measure::command_line;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Processes {
-    /// Measure in so many fresh processes: ± is then over them, and a verdict what all of them say
+    /// Measure in N fresh processes: ± is then over them, and a verdict takes all of them to agree
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     processes: Option<u32>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Processes {
 /// Options of the parent that a child must not have, and whether a value follows.
 const PARENTS: &[(&str, bool)] = &[("--processes", true), ("--save", true), ("--json", false)];
 
-/// The command that runs what needs a process of its own: this one, where no other is named.
+/// The command for work in a process of its own: this one, unless another is named.
 pub(super) fn program() -> Result<PathBuf> {
     match std::env::var_os("LATHE_COMMAND") {
         Some(path) => Ok(path.into()),

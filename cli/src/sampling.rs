@@ -1,4 +1,4 @@
-//! Options of sampling and what they may be.
+//! Options of sampling and their ranges.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `lathe show`: what a device compiles of a variant. Needs no device.
+//! `lathe show`: the text that a device compiles of a variant. Needs no device.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ pub(super) struct Opts {
     language: Language,
 }
 
-/// What `--as` takes, and what its help says of each.
+/// Values of `--as`, each with its help.
 const LANGUAGES: [(&str, &str, Language); 4] = [
     ("spirv", "SPIR-V 1.3, of Vulkan", Language::Spirv),
     ("msl", "Metal's shading language 2.4", Language::Msl),
@@ -105,7 +105,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     Ok(())
 }
 
-/// The text of the run that a layer is in, on an adapter that has what kernels like to have.
+/// The text of the persistent kernel with this layer, on an adapter with generous capabilities.
 fn run_of_layer(opts: &Opts) -> Result<Written> {
     let model = opts.model.as_ref();
     let model =

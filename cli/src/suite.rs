@@ -30,7 +30,7 @@ Two warm-ups, median of three runs, no stop at the end-of-sequence token.";
 #[derive(Debug, Args)]
 #[command(after_help = TABLE)]
 pub(super) struct Opts {
-    /// Which configurations: quick has 2, standard 5, full all 7
+    /// Set of configurations: quick has 2, standard 5, full all 7
     #[arg(long, default_value = "quick")]
     tier: Tier,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(super) struct Opts {
     /// Decode steps in a submission of the faster setting; per-step times come from runs of one
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = super::within::<1, 4096>)]
     steps_per_submit: usize,
-    /// Of the tier only these configurations
+    /// Only these configurations of the tier
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Untimed runs of a configuration before those that count
@@ -119,7 +119,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     finish(global, opts, watch.environment, suite)
 }
 
-/// Writes and prints what was measured.
+/// Writes and prints the results.
 fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) -> Result<()> {
     let markdown = generation::suite_markdown(&suite, &environment);
     let record = Record::new(environment, Body::Suite(suite));

@@ -70,7 +70,7 @@ struct Report {
     found: Vec<Found>,
 }
 
-/// One request a line on stdin, its answer a line on stdout.
+/// Answers requests from stdin on stdout, one a line.
 pub(super) fn candidates(global: &Global, opts: &CandidatesOpts) -> Result<()> {
     let kernel = Target::one(&opts.kernel)?.kernel;
     let problem = shapes::one(kernel, Some(&opts.shape))?;

@@ -52,7 +52,7 @@ struct Line {
     variant: &'static str,
     shapes: usize,
     back_ends: Vec<&'static str>,
-    /// Back ends that have no way to say what the variant does.
+    /// Back ends that cannot express the variant.
     unsupported: Vec<Limitation>,
     errors: Vec<String>,
 }
@@ -281,7 +281,7 @@ impl File {
     }
 }
 
-/// All overrides with their values: defaults, and what `--set` gives.
+/// All overrides with their values: defaults, overridden by `--set`.
 fn settings(reflection: &Reflection, set: &[String], shown: &str) -> Result<Constants> {
     let mut given = Vec::new();
     for text in set {

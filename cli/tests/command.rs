@@ -460,8 +460,8 @@ fn decode_writes_logits_of_every_position_and_its_document() {
     }
 }
 
-/// Workgroups of a software adapter wait in vain. Where nobody chose them a decode goes on without
-/// and says so; what is chosen or measured fails.
+/// A grid barrier on a software adapter times out. By default a decode goes on without the
+/// persistent kernel and says so; a chosen or measured one fails.
 #[test]
 fn a_decode_goes_on_where_runs_that_nobody_chose_give_up() {
     let Some(gpu) = common::gpu() else { return };
@@ -571,7 +571,7 @@ fn without_room(args: &[&str]) -> Output {
     bash.args(["-c", &script]).env("MESA_SHADER_CACHE_DISABLE", "true").output().unwrap()
 }
 
-/// What a full disk cut short is not left under its name, and what was there before is.
+/// A file that a full disk cut short is not left under its name, and an earlier one stays.
 #[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_written_whole_is_not_there() {

@@ -1,4 +1,4 @@
-//! The command with text: prompts from anywhere, chats, tokenizers, what is streamed where.
+//! The command with text: prompts from anywhere, chats, tokenizers, streamed output.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Output;

@@ -26,7 +26,7 @@ use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
 
 use crate::common::{self, Device, Golden, LONGER, nmse, observed, on_cpu, on_gpu};
 
-/// A context with chunks of so many tokens, in which no operation is hinted.
+/// Options with chunks of `most` tokens, in which no operation is hinted.
 fn options(kv: KvFormat, context: usize, most: usize) -> DecodeOptions {
     let chunks = Some(Chunks { most, ..Chunks::with_cache(kv) });
     DecodeOptions { kv, chunks, ..DecodeOptions::of_step(context) }
@@ -40,8 +40,8 @@ fn run(graph: &DecodeGraph, executor: &mut dyn Execute, script: &Script) -> Resu
     Decoder::new(graph, executor).run(script, &mut |_| {})
 }
 
-/// Layers in runs of at most so many, on one workgroup, which waits for nobody: of each golden in a
-/// context. Two layers of gemma3 take turns with two buffers of the stream.
+/// Persistent kernels on one workgroup, which has no others to wait for: golden, context and most
+/// layers of each. Two layers of gemma3 alternate between two buffers of the stream.
 const IN_RUNS: [(&str, usize, u32); 7] = [
     ("gemma3-tiny-f16", 64, u32::MAX),
     ("llama-tiny-f16", LONGER, u32::MAX),
@@ -177,7 +177,7 @@ impl Row<'_> {
         assert!(error <= limit, "{self:?} in chunks: {error:e}");
     }
 
-    /// Tokens fed and generated in pieces are one sequence; what does not fit is refused.
+    /// Tokens fed and generated in pieces are one sequence; a piece that does not fit is refused.
     fn pieces(&self, graph: &DecodeGraph, executor: &mut dyn Execute) {
         let mut decoder = Decoder::new(graph, executor);
         for (cut, per_submit, prompts) in
@@ -249,7 +249,7 @@ impl Row<'_> {
         }
     }
 
-    /// Sequences of several lengths choose together what each chooses alone.
+    /// Sequences of several lengths choose together as each does alone.
     fn together(
         &self,
         caps: &Capabilities,
@@ -306,7 +306,7 @@ impl Row<'_> {
     }
 }
 
-/// Layers that are one dispatch: what a phase computes, and what the next one sees.
+/// Layers that are one dispatch: each phase's output, and the next one's input.
 fn in_runs(gpu: &Device, name: &str, golden: &Golden, context: usize, together: u32) {
     let row = Row { name, golden, kv: KvFormat::F32 };
     let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: together };
@@ -338,9 +338,9 @@ fn in_runs(gpu: &Device, name: &str, golden: &Golden, context: usize, together: 
 }
 
 /// The norm of a branch, the sum and the next norm are made by the matrix that reads them, or by a
-/// dispatch before it; which of its two tensors has the stream depends on the mixture. The last
-/// norm is the head's where its rows round their input in integers, which norm it on the way. A
-/// hint for the layers' matrices that cannot hold for the head takes it apart.
+/// dispatch before it; the mixture decides which of two tensors has the stream. The head makes the
+/// last norm itself if its rows quantise their input to integers. A hint for the layers' matrices
+/// that cannot hold for the head takes it apart.
 #[test]
 fn norms_are_made_by_their_readers_in_any_mixture_of_ways() {
     let gpu = common::own_gpu();
@@ -386,7 +386,7 @@ fn norms_are_made_by_their_readers_in_any_mixture_of_ways() {
     }
 }
 
-/// Where rows are many, only the variant that stages its normed input pays.
+/// For many rows, only the variant that stages its normed input pays.
 #[test]
 fn a_large_head_norms_its_input_with_one_variant_alone() {
     let kernel = lathe_kernels::kernel("norm_gemv").unwrap();

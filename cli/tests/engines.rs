@@ -94,8 +94,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the kernel in the place of a text, with the file that it is in: that of its name, or of
-/// the beginning of its name, in which `{}` then stands for the rest.
+/// Returns the kernel that stands for a text, and its file: named as the text, or as the beginning
+/// of its name, in which `{}` then stands for the rest.
 fn look_alike(engine: &str, name: &str) -> (PathBuf, String) {
     let folder = look_alikes().join(engine);
     let stem = name.strip_suffix(".wgsl").unwrap();
@@ -246,8 +246,8 @@ fn the_script_makes_the_mappings_that_are_tried() {
     }
 }
 
-/// `mappings/compare.py` leaves a record of a mapping without the engine's text, skips one that is
-/// there, and ends what takes longer than its limit, with every process that measures.
+/// `mappings/compare.py` leaves a record of a mapping without the engine's text, skips a record
+/// that is there, and ends a measurement beyond its limit with all its processes.
 #[test]
 fn the_script_that_compares_keeps_records_without_their_text() {
     let python = std::env::var("LATHE_PYTHON").unwrap_or_else(|_| "python3".to_owned());

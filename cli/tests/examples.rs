@@ -1,4 +1,4 @@
-//! The examples run and say what they should. `cargo test` builds them first, unless it was asked
+//! The examples run with the expected output. `cargo test` builds them first, unless it was asked
 //! for single targets.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Many machines: `merge` joins what they wrote, and says what contradicts.
+//! Many machines: `merge` joins their results, and reports contradictions.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! Whole generations, timed: pieces of a sequence, trials that must fail when something is not as
-//! it was verified, `bench decode` and `suite` with what they write.
+//! Whole generations, timed: pieces of a sequence, trials that must fail if something differs from
+//! the verified run, `bench decode` and `suite` with their output.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;
@@ -77,7 +77,7 @@ fn a_trial_that_cannot_run_is_refused() {
     }
 }
 
-/// What an executor does wrong.
+/// A planted fault of an executor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Nothing,
@@ -153,8 +153,8 @@ impl Execute for Faulty {
     }
 }
 
-/// What a trial says of a device that is sound at first and then has a fault: from its
-/// verification on, from its first run, or from its second.
+/// Error of a trial on a device that is sound at first and then has a fault: from its verification
+/// on, from its first run, or from its second.
 fn found(fault: Fault, from: usize, prompt: usize) -> String {
     let model = model("llama-tiny-f16");
     let test = test([0, prompt, 6], None);

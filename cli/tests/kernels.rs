@@ -88,8 +88,8 @@ macro_rules! matches_reference {
 
 lathe_kernels::for_each_operation!(matches_reference);
 
-/// `naive` is the first rung: 30 and more times slower. What decoding selects for a benchmarked
-/// shape must be another, with the least an adapter may have as with plenty.
+/// `naive` is the first rung: 30 and more times slower. Decoding must select another variant for a
+/// benchmarked shape, on an adapter with the least capabilities as on one with plenty.
 #[test]
 fn no_benchmarked_shape_falls_to_naive() {
     let least = Capabilities { binding_bytes: 2 << 30, ..Capabilities::minimal() };
@@ -204,7 +204,7 @@ fn passes_with(
     groups
 }
 
-/// The other kernels over soa_int8.wgsl, in several grid-stride iterations: what stays between
+/// The other kernels over soa_int8.wgsl, in several grid-stride iterations: values kept between
 /// them, rows that belong together, lists of more rows than a turn has.
 #[test]
 fn kernels_over_rounded_activations_match_in_several_turns() {
@@ -252,7 +252,7 @@ fn the_position_never_leaves_the_tokens() {
     assert_eq!(u64::from(executor.read_words(state).unwrap()[0]), tokens - 1);
 }
 
-/// With constants as they are only matrices of very many rows make a workgroup take a second turn.
+/// Without overrides only matrices of very many rows make a workgroup take a second turn.
 #[test]
 fn gemv_q_in_several_turns_matches_reference() {
     let Some(gpu) = gpu_with_subgroups() else { return };
@@ -296,8 +296,8 @@ fn vectors_in_passes_and_turns_match_reference() {
     }
 }
 
-/// As in a run: a workgroup has some of its KV head's query heads, and the one with the first of
-/// them stores the new token.
+/// Division of attention in a persistent kernel: a workgroup has some of its KV head's query heads,
+/// and the one with the first of them stores the new token.
 #[test]
 fn attention_in_parts_of_its_heads_matches_reference() {
     let Some(gpu) = gpu_with_subgroups() else { return };

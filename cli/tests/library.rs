@@ -60,7 +60,7 @@ fn main(@builtin(global_invocation_id) at: vec3<u32>) {
 }
 ";
 
-/// What every test of this program finds registered, since a program registers before it looks.
+/// Registers the operations of all tests here, since a program registers before it looks.
 fn registered() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Files of other engines through their mappings, those of the folder `foreign`: right ones pass the
-//! sweep, are timed and compared, wrong ones fail, and faults are said with what they concern.
+//! Files of other engines through their mappings, those of the folder `foreign`: right ones pass
+//! the sweep, are timed and compared, wrong ones fail, and faults are named.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ struct Files {
 /// Text that is replaced, and its replacement.
 type Change = (String, String);
 
-/// Why there is no plan.
+/// A fault because of which there is no plan.
 #[derive(Deserialize)]
 struct Fault {
     /// Differences from the files' own.
@@ -78,7 +78,7 @@ fn here() -> Vec<Files> {
     all().into_iter().filter(runs).collect()
 }
 
-/// Some of those by their name.
+/// The file of this name, if the adapter can run it.
 fn here_named(name: &str) -> Option<Files> {
     here().into_iter().find(|files| files.name == name)
 }
@@ -169,7 +169,7 @@ fn files_are_timed_and_compared() {
     }
 }
 
-/// A fault is that of a plan, which needs no device.
+/// Planning alone, which needs no device, finds every fault.
 #[test]
 fn faults_are_said_with_what_they_concern() {
     for files in all() {

@@ -1,5 +1,5 @@
-//! The measuring commands end to end. On a software adapter the numbers mean nothing; what is
-//! tested is that each command measures, refuses, records and judges as it says.
+//! The measuring commands end to end. On a software adapter the numbers mean nothing; the tests
+//! check that each command measures, refuses, records and judges as documented.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -130,8 +130,7 @@ fn ab_tells_a_much_slower_variant_and_reports_its_control() {
     ended(&lathe(&nonsense), 2);
 }
 
-/// Both sides share their memory: what A left in the output must not pass for B's, which writes
-/// nothing.
+/// Both sides share their memory: A's output must not pass for that of B, which writes nothing.
 #[test]
 fn ab_refuses_to_time_a_kernel_that_is_wrong_or_idle() {
     let Some(_) = common::gpu() else { return };
@@ -345,7 +344,7 @@ fn a_profile_adds_up_and_becomes_an_offline_page() {
     assert_eq!(code(&model_as_page), 2, "a record is no page to replace");
 }
 
-/// Where layers are one dispatch, each of its phases is timed by leaving it out.
+/// Each stage of a persistent kernel is timed by leaving it out.
 #[test]
 fn phases_of_a_run_are_timed_by_leaving_each_out() {
     let Some(gpu) = common::gpu() else { return };

@@ -1,5 +1,5 @@
-//! Device memory: what is predicted before loading is what an executor allocates, staging is
-//! bounded, and what does not fit is refused with both numbers.
+//! Device memory: an executor allocates the predicted bytes, staging is bounded, and a model that
+//! does not fit is refused with both numbers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What users and their files do wrong ends in a message and an exit code: full disks, pipes and
+//! Mistakes of users and their files end in a message and an exit code: full disks, pipes and
 //! devices in place of files, texts that take a compiler or a driver down, stale caches.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{self, command_in, golden_name};
 
-/// The exit code and what was said, on stderr first.
+/// The exit code and the output, stderr first.
 fn outcome(output: &Output) -> (i32, String) {
     let text = [&output.stderr[..], &output.stdout[..]].concat();
     let text = String::from_utf8_lossy(&text).into_owned();

@@ -1,5 +1,5 @@
 //! `perplexity`: negative log-likelihoods against transformers' logits (see goldens/), divergence
-//! against a plain second computation, and what the command refuses.
+//! against a plain second computation, and refused input.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lathe_harness::decode::perplexity::{self, Compared, Text};
@@ -94,7 +94,7 @@ fn tokens_have_the_likelihood_that_transformers_gives_them() {
     }
 }
 
-/// Windows longer than what is held of their logits, and several of them.
+/// Windows longer than the chunk of logits that is held, and several of them.
 #[test]
 fn windows_are_sequences_of_their_own() {
     let name = "gemma3-tiny-f16";

@@ -146,9 +146,9 @@ fn a_planted_slowdown_is_found() {
     assert_eq!(verdicts(&again), verdicts(&report));
 }
 
-/// Any committed run beside any other of its kind: what the gate blames is of changed source, and
-/// runs whose cases all have the same source pass. Two runs of one build with the same options
-/// never end in exit code 1.
+/// Any committed run against any other of its kind: the gate blames only changed source, and runs
+/// whose cases all have the same source pass. Two runs of one build with the same options never end
+/// in exit code 1.
 #[test]
 fn no_two_committed_runs_blame_unchanged_code() {
     let runs: Vec<Run> =
@@ -252,8 +252,8 @@ fn the_queries_of_the_pages_answer() {
     assert_eq!(answers.lines().filter(|line| rows(line) > 0).count(), queries.len(), "{answers}");
 }
 
-/// What docs/results.md quotes can be repeated: each figure's record has a clean commit, the
-/// command and what was verified.
+/// Figures that docs/results.md quotes can be repeated: each one's record has a clean commit, the
+/// command and its verification.
 #[test]
 fn figures_of_the_results_stand_on_verified_records() {
     let page = fs::read_to_string(root().join("docs/results.md")).unwrap();

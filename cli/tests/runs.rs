@@ -27,7 +27,7 @@ use lathe_kernels::{Capabilities, Format, KvFormat};
 
 use crate::common::{self, Device, GOLDENS, Golden, LONGER};
 
-/// What a data-centre GPU has, as far as runs care.
+/// Capabilities of a data-centre GPU, as far as persistent kernels care.
 fn large() -> Capabilities {
     Capabilities { storage_buffers: 64, workgroup_memory: 48 << 10, ..backend_text::generous() }
 }
@@ -140,7 +140,7 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
     }
 }
 
-/// Each layer has what every layer has, and no dispatch is left out twice.
+/// Each phase covers all layers, and no dispatch is left out twice.
 fn assert_in_all_layers(recording: &Recording, all: &[LeftOut], layers: usize, said: &str) {
     let label = |phase: &LeftOut| recording.ops[phase.ops[0]].label.op;
     for name in ["qkv", "attention", "attn_output", "ffn_gate_up", "ffn_down"] {
@@ -221,8 +221,8 @@ fn each_phase_can_be_left_out() {
     }
 }
 
-/// Where the splits of attention leave few bytes, the output projection combines them itself, and
-/// no phase stores what nobody reads.
+/// If attention's splits leave few bytes, the output projection combines them itself, and no stage
+/// stores results that nothing reads.
 #[test]
 fn the_output_projection_combines_few_splits() {
     let grid = Grid { groups: 128, invocations: 256, prefetch: 2, layers: u32::MAX };
@@ -246,7 +246,8 @@ fn the_output_projection_combines_few_splits() {
     }
 }
 
-/// A software adapter takes one workgroup after the other, so the first waits in vain.
+/// A grid that is too large for a software adapter: it takes one workgroup after the other, so the
+/// first one's barrier times out.
 const TOO_MANY: Grid = Grid { groups: 64, invocations: 64, prefetch: 0, layers: u32::MAX };
 
 fn session_options(runs: Runs) -> DecodeOptions {
@@ -330,8 +331,8 @@ impl Observer for Heard {
     }
 }
 
-/// A decode with an observer hands out each token once, whether its steps are looked at or not and
-/// whether its waits give up or not.
+/// A decode with an observer hands out each token once, with or without observed steps and with or
+/// without a barrier's time-out.
 #[test]
 fn observers_hear_each_token_once_and_every_step() {
     let Some(gpu) = common::own_gpu() else { return };
@@ -400,7 +401,7 @@ fn gave_up() -> Error {
     Error::Waits { adapter: "a test".into(), waits: 1 }
 }
 
-/// Wherever a run fails, another goes on behind the tokens that were handed out: at full speed and
+/// Wherever a run fails, another goes on after the tokens that were handed out: at full speed and
 /// step by step.
 #[test]
 fn a_run_goes_on_behind_tokens_that_were_handed_out() {

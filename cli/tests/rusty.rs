@@ -47,8 +47,8 @@ fn options(context: usize) -> DecodeOptions {
     DecodeOptions { context, kv, store: None, ..DecodeOptions::default() }
 }
 
-/// What the model writes after the oracle's prompts, each with its number, and after the first of
-/// them whichever way the prompt runs.
+/// Greedy texts of the model after the oracle's prompts, each with its number, and after the first
+/// prompt on both paths.
 fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<(usize, Vec<u32>)> {
     let oracle = json("rusty.json");
     let cases = oracle["cases"].as_array().unwrap().iter().enumerate();
@@ -80,7 +80,7 @@ fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<(usize, Vec<u32>)> {
 /// time, and run where `LATHE_RUSTY` names the bf16 checkpoint.
 const FIRST: usize = 8;
 
-/// Mean negative log-likelihood of so many windows of the held-out text, on the CPU: one a
+/// Mean negative log-likelihood of `windows` windows of the held-out text, on the CPU: one a
 /// thread, since a model this small keeps no more than one core busy, and more would wait for each
 /// other.
 fn held_out(model: &Model, windows: usize) -> f64 {
@@ -141,8 +141,8 @@ fn the_quantised_file_writes_what_it_wrote() {
     }
 }
 
-/// Quantising costs 0.0029 of the oracle's 3.7888: an eighth of that figure's standard error. Of
-/// the first windows it is 0.0031 of 3.7382.
+/// Quantising costs 0.0029 of the oracle's 3.7888: an eighth of that figure's standard error. On
+/// the first windows it costs 0.0031 of 3.7382.
 #[test]
 fn the_quantised_file_predicts_nearly_as_well_as_bf16() {
     let (own, oracle) = (&json("rusty-q6_k.json")["held_out"], &json("rusty.json")["held_out"]);

@@ -21,7 +21,7 @@ use crate::common::{self, Device, on_cpu, on_gpu};
 
 const SEED: u32 = 5;
 
-/// What settings begin with: nothing but the temperature bends the distribution.
+/// Basic settings: nothing but the temperature bends the distribution.
 const PLAIN: Sampling =
     Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
 
@@ -108,7 +108,7 @@ fn twenty_thousand_draws_fit_the_distribution() {
     }
 }
 
-/// Logits that break what a fast top-k hopes for: that few are near the k-th, and that they lie
+/// Logits against the assumptions of a fast top-k: that few are near the k-th, and that they lie
 /// apart.
 #[test]
 fn adversarial_logits_are_drawn_exactly() {
@@ -177,8 +177,8 @@ fn adversarial_logits_are_drawn_exactly() {
     }
 }
 
-/// Beside the largest logit the other has no weight, not one of 2^40; at these positions its noise
-/// rounds it up to the largest sum, and it has the lower index.
+/// The smaller logit has no weight, not one of 2^40; at these positions its noise rounds it up to
+/// the largest sum, and it has the lower index.
 #[test]
 fn a_token_without_weight_is_drawn_where_its_noise_says_so() {
     let Some(gpu) = common::own_gpu() else { return };

@@ -1,4 +1,4 @@
-//! Any bytes as GGUF metadata or `tokenizer.json`: what is accepted encodes and decodes, and
+//! Any bytes as GGUF metadata or `tokenizer.json`: an accepted tokenizer encodes and decodes, and
 //! nothing panics.
 #![no_main]
 

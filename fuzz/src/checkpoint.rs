@@ -1,11 +1,10 @@
-//! What must hold of every folder with `config.json`, an index and shards, whatever is in its
-//! files: it is refused with an error, or it is a model all of whose bytes lie in files of the
-//! folder.
+//! Properties of every folder with `config.json`, an index and shards, whatever is in its files: it
+//! is refused with an error, or it is a model all of whose bytes lie in files of the folder.
 //!
-//! The input is four files, each but the last behind its length (u16, little-endian):
-//! `config.json`, `model.safetensors.index.json`, `model-1.safetensors`, `model-2.safetensors`. One
-//! of length 0 is not there. Beside the folder lies another shard, which an index that points
-//! outside would find.
+//! The input is four files, each but the last after its length (u16, little-endian): `config.json`,
+//! `model.safetensors.index.json`, `model-1.safetensors`, `model-2.safetensors`. One of length 0 is
+//! not there. Another shard lies outside the folder, where an index that points outside would find
+//! it.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +16,7 @@ use lathe_harness::model::{ModelFile, describe};
 const FILES: [&str; 4] =
     ["config.json", "model.safetensors.index.json", "model-1.safetensors", "model-2.safetensors"];
 
-/// Where [`holds`] works: one folder for many inputs.
+/// Workplace of [`holds`]: one folder for many inputs.
 pub struct Place {
     root: tempfile::TempDir,
 }

@@ -1,13 +1,13 @@
-//! A second GGUF reader to hold the first one against: read front to back, everything in u128 so
-//! that nothing overflows, no care for speed or for saying what is wrong. It follows the rules at
-//! the top of `harness/model/src/gguf/mod.rs`.
+//! A second GGUF reader as an oracle for the first: read front to back, everything in u128 so that
+//! nothing overflows, no care for speed or messages. It follows the rules at the top of
+//! `harness/model/src/gguf/mod.rs`.
 
 use std::collections::BTreeMap;
 
 use lathe_harness::model::gguf::{Gguf, Value, ValueType};
 use lathe_harness::model::{Config, GgmlType};
 
-/// What a file says, as plainly as can be.
+/// Contents of a GGUF file in the oracle's own types.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plain {
     version: u32,
@@ -253,7 +253,7 @@ pub fn agree(bytes: &[u8]) -> Result<bool, String> {
     Ok(true)
 }
 
-/// What the reader read, in the oracle's words.
+/// Converts the reader's result to the oracle's types.
 pub fn plainly(gguf: &Gguf) -> Plain {
     let value = |value: &Value| match value {
         Value::U8(v) => PlainValue::Bytes(0, v.to_le_bytes().to_vec()),
@@ -290,7 +290,7 @@ pub fn plainly(gguf: &Gguf) -> Plain {
     }
 }
 
-/// What others do with an accepted file; none of it may panic.
+/// Calls the accessors of an accepted file; none of them may panic.
 fn walk(gguf: &Gguf, bytes: &[u8]) -> Result<(), String> {
     for (key, value) in gguf.metadata.iter() {
         if let Value::Array(array) = value {

@@ -1,5 +1,5 @@
-//! What must hold of every safetensors file that is accepted, stated from the format's description:
-//! each tensor's bytes are as many as its type and shape ask for, they lie behind the header, and
+//! Properties of every accepted safetensors file, stated from the format's description: each
+//! tensor's bytes are as many as its type and shape ask for, they lie behind the header, and
 //! together they are the rest of the file, each byte once.
 //!
 //! The input is a file of weights with its configuration: an u16 (little-endian), as many bytes of

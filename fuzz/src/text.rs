@@ -1,4 +1,4 @@
-//! What must hold of any tokenizer and chat template that is accepted, whatever bytes it came from.
+//! Properties of any tokenizer and chat template that is accepted, whatever bytes it came from.
 
 use lathe_harness::model::Gguf;
 use lathe_harness::model::chat::ChatTemplate;
@@ -25,7 +25,7 @@ fn tokenizer(bytes: &[u8]) -> Option<Tokenizer> {
     }
 }
 
-/// Whether the bytes are a tokenizer. An error says what does not hold of it.
+/// Returns true if the bytes are a tokenizer. An error names the property that it breaks.
 pub fn tokenizes(bytes: &[u8]) -> Result<bool, String> {
     let Some(tokenizer) = tokenizer(bytes) else { return Ok(false) };
     for text in TEXTS {
@@ -58,7 +58,7 @@ fn streams(tokenizer: &Tokenizer, ids: &[u32]) -> Result<(), String> {
     }
 }
 
-/// Whether the bytes are a template that renders a conversation.
+/// Returns true if the bytes are a template that renders a conversation.
 pub fn renders(bytes: &[u8]) -> bool {
     let Ok(source) = String::from_utf8(bytes.to_vec()) else { return false };
     let tokens = vec![("bos_token".to_owned(), "<bos>".to_owned())];

@@ -1,11 +1,10 @@
 //! Links and validates every WGSL variant and collects the texts for `include_str!`.
 //!
-//! A variant is a file beside an operation's `naive.wgsl`, in a folder below `ops/`, or a comment
-//! of the declaration there; other files below `ops/` and `wgsl/` are modules (see `wgsl.rs` and
-//! `src/link.rs`). What is imported comes after the variant, so that line numbers of the
-//! variant stay what its author sees. An import that fails, a requirement that is not met, a name
-//! with two meanings, and a parse or validation error fail the build
-//! with file and line.
+//! A variant is a file in the folder of an operation's `naive.wgsl`, below `ops/`, or a comment of
+//! the declaration there; other files below `ops/` and `wgsl/` are modules (see `wgsl.rs` and
+//! `src/link.rs`). Imported text comes after the variant, so that line numbers of the variant stay
+//! those its author sees. An import that fails, a requirement that is not met, a name with two
+//! meanings, and a parse or validation error fail the build with file and line.
 
 mod wgsl;
 

@@ -99,7 +99,7 @@ impl Tree {
     }
 
     /// Links a variant; a name that a text takes from a module it does not import is an error.
-    /// Parameters and buffers that `naive.wgsl` beside it declares need no declaration.
+    /// Parameters and buffers that the operation's `naive.wgsl` declares need no declaration.
     pub(crate) fn link(&self, v: &VariantText) -> Result<Linked, String> {
         let name = format!("{}/{}", v.operation, v.variant);
         let (mut shown, is_naive) = (self.shown(&v.path), v.variant == "naive");
@@ -128,8 +128,8 @@ impl Tree {
         Ok(linked)
     }
 
-    /// A header whose imports name modules from the top: of those of its own family it names them
-    /// from beside the operation's folder.
+    /// A header whose imports name modules from the top. Imports of the operation's own family are
+    /// relative to the family's folder.
     fn with_full_names(&self, header: &str, declaration: &Path) -> String {
         let family = declaration.parent().and_then(Path::parent).map(stem).unwrap_or_default();
         let full = |name: &str| match format!("{family}/{}", name.trim()) {
@@ -168,8 +168,7 @@ impl Tree {
         Some(text.and_then(|text| Module::new(name, &self.shown(path), &text)))
     }
 
-    /// The linked text of the `naive.wgsl` beside a variant: it says what buffers and parameters
-    /// the operation has.
+    /// The linked text of the operation's `naive.wgsl`, which declares its buffers and parameters.
     fn naive(&self, variant: &Path) -> Result<String, String> {
         let path = variant.with_file_name("naive.wgsl");
         if !path.is_file() {
@@ -287,7 +286,7 @@ fn access(tokens: &[Token<'_>], d: &Declaration<'_>) -> &'static str {
     if words(tokens, d).any(|t| t == "read_write") { "read_write" } else { "read" }
 }
 
-/// What a text uses it defines, imports or requires, and it uses what it imports; a composed
+/// Checks that a text defines, imports or requires all it uses, and uses all it imports. A composed
 /// variant, which only imports, names what its modules use.
 fn stated(module: &Module, linked: &Linked, is_composed: bool) -> Result<(), String> {
     let imports: Vec<_> = module.imports().collect();
@@ -399,7 +398,7 @@ fn place(file: &str, line: Option<usize>, linked: &Linked) -> String {
     }
 }
 
-/// What a folder holds, in order; nothing where there is no folder.
+/// Entries of a folder, sorted; empty if there is no folder.
 fn sorted(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut entries: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.path())).collect();

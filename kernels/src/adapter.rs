@@ -1,4 +1,4 @@
-//! What an adapter offers, as far as kernels care.
+//! Features and limits of an adapter, as far as kernels depend on them.
 
 use std::fmt;
 

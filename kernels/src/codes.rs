@@ -56,8 +56,8 @@ macro_rules! codes {
 codes! {
     fn code_constants;
 
-    /// Storage format of weights. Quantised ones are ggml's, block for block; what their fields
-    /// mean is in `lathe_reference::quant`.
+    /// Storage format of weights. Quantised ones are ggml's, block for block;
+    /// `lathe_reference::quant` explains their fields.
     Format("") {
         /// IEEE binary32.
         F32 = "f32",
@@ -100,7 +100,7 @@ codes! {
         /// 16-bit floats.
         F16 = "f16",
         /// 8-bit quants, one f16 scale per 32 of a vector, as ggml's blocks of this name; the
-        /// scales lie behind the vector's quants.
+        /// scales lie after the vector's quants.
         Q8_0 = "q8_0",
     }
 
@@ -152,7 +152,7 @@ codes! {
         Llama3 = "llama3",
     }
 
-    /// Norm of a vector on the way.
+    /// Norm of a vector where it is read.
     Norm("NORM_") {
         /// None.
         None = "none",
@@ -160,7 +160,7 @@ codes! {
         Rms = "rms",
     }
 
-    /// Convention of an RMSNorm's weight: what is added to it.
+    /// Convention of an RMSNorm's weight: the offset added to it.
     NormOffset("OFFSET_") {
         /// Nothing.
         Standard = "standard",
@@ -212,7 +212,7 @@ codes! {
         Qkv = "qkv",
     }
 
-    /// Factor of what an output held before (BLAS's beta).
+    /// Factor of an output's old value (BLAS's beta).
     Beta("BETA_") {
         /// Overwritten.
         Zero = "0",
@@ -242,7 +242,7 @@ codes! {
 /// Words in the step state buffer, of one sequence.
 pub const STATE_WORDS: usize = StateWord::ALL.len();
 
-/// Every WGSL constant with its value: those of codes, and where the words of the step state lie.
+/// Every WGSL constant with its value: the codes, and the offsets of the words of the step state.
 #[allow(dead_code, reason = "used by the build script, which includes this file")]
 pub(crate) fn wgsl_constants() -> Vec<(String, u32)> {
     let mut all = code_constants();
@@ -252,9 +252,9 @@ pub(crate) fn wgsl_constants() -> Vec<(String, u32)> {
 }
 
 impl Format {
-    /// One value after another, without blocks.
+    /// Formats without blocks.
     pub const DENSE: &'static [Format] = Self::ALL.split_at(3).0;
-    /// In blocks with scales.
+    /// Formats in blocks with scales.
     pub const QUANTISED: &'static [Format] = Self::ALL.split_at(3).1;
 }
 
@@ -281,8 +281,8 @@ impl KvFormat {
         }
     }
 
-    /// Bytes of a vector of `head_dim` values with its scales, which take whole chunks of 16 bytes
-    /// behind whole chunks of quants.
+    /// Bytes of a vector of `head_dim` values with its scales: whole chunks of 16 bytes of scales
+    /// after whole chunks of quants.
     pub const fn vector_bytes(self, head_dim: usize) -> usize {
         match self {
             KvFormat::F32 => 4 * head_dim,

@@ -1,7 +1,7 @@
 //! Declarations of operations, written once for check, bench, select, decode and pages alike.
 //!
-//! A [`Declaration`] is written with typed parameters. [`Kernel`] is the same over a [`Shape`],
-//! whose parameters have names alone: code that works on any operation uses that one.
+//! A [`Declaration`] is written with typed parameters. [`Kernel`] wraps it over a [`Shape`], whose
+//! parameters have names alone, for code that works on any operation.
 
 mod table;
 
@@ -74,13 +74,13 @@ pub struct Declaration<P: 'static> {
     pub bench: &'static str,
 }
 
-/// Operations that one replaces.
+/// Operations that a fused one replaces.
 pub struct Fusion<P: 'static> {
     /// Their names, in order.
     pub of: &'static [&'static str],
-    /// Why it is better not to, if it is: what was measured.
+    /// Measured reason against the fusion, if there is one.
     pub against: Of<P, Option<String>>,
-    /// Why not, where all of them would be phases of a run ([`crate::phases`]).
+    /// Reason against it where all of them would be phases of a run ([`crate::phases`]).
     pub against_phase: Of<P, Option<String>>,
     /// Returns true if it pays with a variant of that name.
     pub pays_with: On<P, str, bool>,
@@ -88,7 +88,7 @@ pub struct Fusion<P: 'static> {
 
 /// Number of elements of a binding, and the same as text for pages; [`crate::len!`] makes both.
 pub struct Len<P: 'static> {
-    /// From the parameters and the state.
+    /// The number, from the parameters and the state.
     pub count: OfState<P, usize>,
     /// The expression as written.
     pub text: &'static str,
@@ -159,7 +159,7 @@ impl<P: 'static> Binding<P> {
         Self::new(name, Role::Counter, &words, len)
     }
 
-    /// With other content in checks than normal values.
+    /// Sets content other than normal values for checks.
     #[must_use]
     pub const fn drawn(mut self, draw: Of<P, Draw>) -> Self {
         self.draw = draw;
@@ -197,8 +197,8 @@ pub enum Elem {
     F32,
     /// 32-bit unsigned.
     U32,
-    /// Activations or plain values, 16-bit ones two to a word. What a kernel reads of them beyond
-    /// their length is padding.
+    /// Activations or plain values, 16-bit ones two to a word. Elements beyond their length are
+    /// padding.
     Floats(FloatFormat),
     /// Vectors of a KV cache.
     Kv(KvVectors),
@@ -237,8 +237,7 @@ pub struct Matrix {
     pub k: usize,
     /// Order of the values in blocks.
     pub order: Order,
-    /// How rows are packed, where the operation reads any packing and a parameter says which; else
-    /// the variant decides.
+    /// Packing of the rows, if a parameter of the operation sets it; else the variant decides.
     pub packing: Option<Packing>,
 }
 
@@ -265,27 +264,27 @@ pub enum Draw {
         /// Elements of a row.
         row: usize,
     },
-    /// Normal values times 1 / sqrt(k), so that products are about one: an activation
-    /// function makes zero of what is far below zero.
+    /// Normal values times 1 / sqrt(k), so that products are about one: an activation function
+    /// makes zero of values far below zero.
     UnitProducts,
     /// Normal rows of which some are equal, near each other and far apart: ties happen.
     TiedRows,
     /// Few distinct values, so that ties happen, from one that is drawn on. Strained: between
     /// values that lie nearer or farther apart.
     Ties,
-    /// The same. Strained: some are NaN too.
+    /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: some are NaN too.
     TiesAndNan,
-    /// Normal values times a factor, the largest first: what an earlier part left.
+    /// Normal values times a factor, the largest first: the result of an earlier part.
     Descending(f32),
     /// The step state: position, prompt length, seed.
     State,
-    /// The same, for a kernel that draws random numbers by the seed: its time may depend on what it
-    /// draws, so every timed sample has another seed.
+    /// The step state for a kernel that draws random numbers by the seed. Its time may depend on
+    /// the draws, so every timed sample has another seed.
     SeededState,
     /// Tokens below a vocabulary's size.
     Tokens(usize),
-    /// The same of a sequence that grows, with room behind it: a step's position may run on while
-    /// it is timed.
+    /// Tokens of a sequence that grows, with room behind it: a step's position may run on while it
+    /// is timed.
     Sequence(usize),
     /// Ascending numbers from one on.
     Count(u32),
@@ -312,19 +311,18 @@ pub struct Variant<P: 'static> {
     /// True if a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
     /// where they are. Measured for each; it does not always win.
     pub early: bool,
-    /// Bindings that a phase loads before its wait although it also writes them. It does not use
-    /// what it loaded from an element that may have been written since: it has the new value from
-    /// elsewhere, or needs none.
+    /// Buffers this phase reads before the grid barrier even though it writes them. Sound only
+    /// because it never uses a value that may have been overwritten meanwhile.
     pub renews: &'static [&'static str],
     /// Output that the next phase may compute itself in place of the last stage.
     pub inlined: Option<&'static Inlined<P>>,
     /// Overrides a tuner may try, with the values worth trying.
     pub tunables: Tunables,
-    /// Why this variant cannot run a shape, beyond what reflection finds (features, memory).
+    /// Reason why this variant cannot run a shape, beyond what reflection finds (features, memory).
     pub unsupported: On<P, Capabilities, Option<String>>,
     /// Layout that it wants for quantised weight rows; see [`Kernel::packing`].
     pub packing: Packing,
-    /// Its own tolerance where its arithmetic is not the operation's, such as rounding its inputs.
+    /// Its own tolerance if its arithmetic is not the operation's, such as rounding its inputs.
     pub tolerance: Option<OfState<P, Tolerance>>,
 }
 
@@ -356,14 +354,15 @@ impl<P: 'static> Variant<P> {
 }
 
 /// An output that the next phase can compute itself: it calls a function where it would load an
-/// element. The last stage is then left out, and the wait for it.
+/// element. The last stage and its grid barrier are then left out.
 pub struct Inlined<P: 'static> {
     /// The output.
     pub output: &'static str,
     /// The function of the WGSL text that returns the element at an index, of the variable's type.
     /// It uses buffers only, no workgroup memory.
     pub function: &'static str,
-    /// Returns true if that pays: every workgroup of the phase that reads makes what it needs.
+    /// Returns true if that pays, although every workgroup of the reading phase computes all it
+    /// needs.
     pub pays: On<P, Constants, bool>,
 }
 
@@ -403,7 +402,7 @@ pub struct Tolerance {
     pub rounding: f64,
     /// Normalised mean squared error over the output.
     pub nmse: f64,
-    /// Why these.
+    /// Derivation of these figures.
     pub reason: &'static str,
 }
 
@@ -560,7 +559,7 @@ impl KernelVariant {
         (self.phase)(shape, caps, grid)
     }
 
-    /// Why it cannot run a shape, beyond what reflection finds.
+    /// Reason why it cannot run a shape, beyond what reflection finds.
     pub fn unsupported(&self, shape: &Shape, caps: &Capabilities) -> Option<String> {
         (self.unsupported)(shape, caps)
     }
@@ -719,7 +718,7 @@ impl Kernel {
         }
     }
 
-    /// The parameters that some variant compiles in: what a tuned choice depends on.
+    /// The parameters that some variant compiles in, on which a tuned choice depends.
     pub fn key(&self, shape: &Shape) -> String {
         let params: Vec<Param> =
             self.params.iter().filter(|p| self.is_compiled(p)).copied().collect();

@@ -6,10 +6,10 @@ use half::{bf16, f16};
 use crate::codes::{FloatFormat, Format, KV_BLOCK, KvFormat, Order, Packing, RopeFactors};
 
 /// Every tensor is allocated in multiples of this many bytes, so that a kernel may load the last
-/// elements of a vector whole. What lies in the padding is undefined; kernels mask it.
+/// elements of a vector whole. The padding is undefined; kernels mask it.
 pub const TENSOR_ALIGN: usize = 32;
 
-/// A plane of a packed row: what it holds of every block, in order.
+/// A plane of a packed row: one field of every block, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plane {
     /// Some bits of the quant of every weight.
@@ -26,7 +26,7 @@ pub enum Plane {
     Bytes {
         /// The first.
         offset: usize,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
 }

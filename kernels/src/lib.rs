@@ -1,5 +1,5 @@
-//! What runs on the GPU: the WGSL sources of every kernel and variant, and a descriptor for each
-//! kernel (parameters, bindings, requirements, grid, cost, cases, tolerance).
+//! GPU kernels: the WGSL sources of every kernel and variant, and a descriptor for each kernel
+//! (parameters, bindings, requirements, grid, cost, cases, tolerance).
 //!
 //! This crate knows naga, never wgpu: nothing here needs a device. `kernels/build` has
 //! validated every source before this crate exists.

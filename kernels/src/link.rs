@@ -1,4 +1,4 @@
-//! Linking of WGSL: a text states in comments which modules it uses and what it expects of others.
+//! Linking of WGSL: comments of a text name the modules it uses and its requirements.
 //!
 //! ```text
 //! // import: grid, reduce/tree
@@ -23,7 +23,7 @@ use super::tokens::{Declaration, Token, declarations, tokens};
 const IMPORT: &str = "// import:";
 const REQUIRES: &str = "// requires:";
 
-/// A text with what it asks for and what it defines.
+/// A text with its imports, requirements and definitions.
 pub(crate) struct Module {
     /// Name in imports; of a text that none imports, its name in messages.
     pub(crate) name: String,
@@ -152,8 +152,7 @@ fn required(wanted: &str, path: &str, line: usize) -> Result<Vec<Definition>, St
 const FORMS: &str = "`fn f(a: u32) -> f32`, `override M, N: u32`, `const C: f32`, `var v: array<u32>` \
                      or `type T`";
 
-/// Names that a text uses and does not define. Members, attributes and what a function declares are
-/// none of them.
+/// Names that a text uses and does not define, except members, attributes and local declarations.
 fn free(tokens: &[Token<'_>], declarations: &[Declaration<'_>]) -> Vec<(String, usize)> {
     let own: HashSet<&str> = declarations.iter().map(|d| d.name).collect();
     let mut found: Vec<(String, usize)> = Vec::new();
@@ -199,8 +198,8 @@ fn free(tokens: &[Token<'_>], declarations: &[Declaration<'_>]) -> Vec<(String, 
     found
 }
 
-/// Links a text with what it imports. The text comes first, so that its line numbers stay; its
-/// imports become `// with:`, so that linking again adds nothing. `find` gives a module.
+/// Links a text with its imports. The text comes first, so that its line numbers stay; its imports
+/// become `// with:`, so that linking again adds nothing. `find` gives a module.
 pub(crate) fn link(
     name: &str,
     path: &str,
@@ -217,7 +216,7 @@ pub(crate) fn link(
     Ok(joined(modules, &defined))
 }
 
-/// A text, then what it imports, each module after those that it imports itself.
+/// A text, then its imports, each module after those that it imports itself.
 pub(crate) fn gather(
     name: &str,
     path: &str,

@@ -323,7 +323,7 @@ pub const fn n_kv(tile: u32, max: u32) -> Param {
 pub const PROMPT_LEN: Param =
     dim(State::PROMPT_LEN, "tokens the host gave (state: decode keeps it on the GPU)", 4, 9).param;
 
-/// Why a `--shape` text is not a shape of this kernel.
+/// A fault of a `--shape` text.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum ShapeError {
     /// Not of the form `NAME=VALUE`.

@@ -1,13 +1,13 @@
-//! Several dispatches as one: entry points of linked texts become phases of a single entry point,
-//! between which all workgroups wait for each other.
+//! Joins several dispatches into a persistent kernel: entry points of linked texts become phases of
+//! a single entry point, with a grid barrier between them.
 //!
-//! A phase keeps its code. Its overrides become constants, its buffers those of the whole, what
-//! else it declares gets a prefix, and what its entry point does not reach is left out. A workgroup
-//! takes the places in a phase's grid that are its own number and every `groups`-th after it.
-//! Workgroup arrays of one type share memory from phase to phase.
+//! A phase keeps its code. Its overrides become constants, its buffers those of the joined text,
+//! other declarations get a prefix, and code that its entry point does not reach is left out. A
+//! workgroup takes the places in a phase's grid that are its own number and every `groups`-th after
+//! it. Workgroup arrays of one type share memory from phase to phase.
 //!
 //! Layers of a model that are alike are one loop: a layer a round, with a tensor of each layer at
-//! its place in one buffer. Where layers differ, a place in the round has several ways.
+//! its place in one buffer. Where layers differ, a place in the round has several alternatives.
 //!
 //! A wait is bounded: where workgroups are missing, those that wait give up, and a word says so.
 
@@ -22,7 +22,7 @@ use crate::reflect::{ReflectError, Reflection};
 use crate::tokens::{Declaration, Token, declarations, tokens};
 use prefetch::Prefetches;
 
-/// A function of a linked text, and what the text is specialised to.
+/// A function of a linked text, and the text's specialisation.
 #[derive(Clone, Debug)]
 pub struct Code<'a> {
     /// Description for a comment.
@@ -72,7 +72,7 @@ pub struct Stacked {
 /// Work of a run between two waits.
 #[derive(Debug)]
 pub struct Place<'a> {
-    /// Phases, and the layers in which each is the one that is done. Every layer has one.
+    /// Alternative phases, each with its layers. Every layer has one.
     pub ways: Vec<(Vec<usize>, Phase<'a>)>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Place<'a> {
         Self { ways: vec![(vec![0], phase)] }
     }
 
-    /// The way of most layers.
+    /// The alternative of most layers.
     fn usual(&self) -> usize {
         let layers = |way: &usize| self.ways[*way].0.len();
         (0..self.ways.len()).max_by_key(layers).unwrap_or(0)
@@ -132,12 +132,12 @@ pub struct Joined {
 /// Names of a phase in a joined text.
 #[derive(Clone, Debug)]
 struct JoinedPhase {
-    /// Its place in the run.
+    /// Its place in the order of phases.
     place: usize,
     label: String,
     /// Its entry point.
     function: String,
-    /// Its own name of each variable that it shares with others, and the joined one.
+    /// Pairs of names of its shared variables: its own, and the joined one.
     names: Vec<(String, String)>,
     /// Offset of a variable's tensor of a layer in its buffer, by the phase's own name.
     offsets: HashMap<String, Offset>,
@@ -176,7 +176,7 @@ impl Joined {
 
 /// The entry point of a joined text.
 pub const ENTRY: &str = "main";
-/// The function of a text that says where it first needs what came before.
+/// Function that a text calls before it first needs an earlier phase's output.
 const AWAIT: &str = "await_input";
 /// Variable of the words with which workgroups wait: the first counts waits that gave up.
 pub const ARRIVALS: &str = "run_arrivals";
@@ -184,12 +184,12 @@ pub const ARRIVALS: &str = "run_arrivals";
 const STRIDE: usize = 32;
 /// Phases of the longest run, or of a layer of it: each has a word to wait with.
 pub const MOST_WAITS: usize = 63;
-/// Words behind [`ARRIVALS`], zero at first. Runs of one grid may share them: each run adds as many
-/// arrivals to a counter as there are workgroups.
+/// Words after [`ARRIVALS`], zero at first. Persistent kernels of one grid may share them: each
+/// dispatch adds as many arrivals to a counter as there are workgroups.
 pub const ARRIVAL_WORDS: usize = STRIDE * (MOST_WAITS + 1);
 
-/// The word with which workgroups wait for what comes before a place. Of the first place only a
-/// loop has one; the first word of all says who gave up.
+/// Index of the counter at which workgroups wait for the phases before a place. The first place has
+/// one only in a loop; word 0 records a time-out.
 fn counter(place: usize, places: usize) -> usize {
     STRIDE * if place == 0 { places } else { place }
 }
@@ -427,7 +427,7 @@ fn type_of<'t, 'a>(tokens: &'t [Token<'a>], name: &str) -> &'t [Token<'a>] {
 }
 
 impl Whole {
-    /// Declares a phase. Returns what the entry point does for it.
+    /// Declares a phase. Returns its part of the entry point.
     fn phase(&mut self, place: usize, phase: &Phase<'_>, grid: Grid) -> Result<String, String> {
         let Phase { code, groups, .. } = phase;
         let Code { label, .. } = code;
@@ -514,7 +514,7 @@ impl Whole {
         Ok(main)
     }
 
-    /// Declares a function that makes an element of what a phase reads. Returns its name.
+    /// Declares a function that computes an element of a phase's input. Returns its name.
     fn made(&mut self, code: &Code<'_>, prefix: &str) -> Result<String, String> {
         let Code { label, function, .. } = code;
         let parsed = Parsed::new(code.text);
@@ -532,8 +532,8 @@ impl Whole {
         Ok(names.of[function].clone())
     }
 
-    /// What the names of a function's text become, and where tensors of a layer begin: variables
-    /// are those of the whole, or functions that make their elements.
+    /// Renames of a function's text, and offsets of a layer's tensors: variables of the joined
+    /// text, or functions that compute their elements.
     fn names<'a>(
         &mut self,
         parsed: &Parsed<'a>,
@@ -783,15 +783,14 @@ impl Whole {
     }
 }
 
-/// Code with which workgroups wait. Every dispatch adds the number of workgroups to each counter,
-/// so that the next multiple of it after one's own arrival is where all of this dispatch have
-/// arrived. A wait that gave up goes on: what it makes is thrown away, and every later wait ends at
-/// once.
+/// Code of the grid barrier. Every dispatch adds the number of workgroups to each counter, so that
+/// the next multiple of it after one's own arrival is where all of this dispatch have arrived. A
+/// wait that gave up goes on: its results are thrown away, and every later wait ends at once.
 ///
-/// Behind the wait stands a barrier and no fence of storage: a fence waits for every load under
-/// way, and so for the weights that were loaded ahead. What other workgroups wrote is read through
-/// `@coherent` variables, past the caches that a fence would empty. WGSL does not promise that this
-/// is enough; the test of a device (`Gpu::run_grid`) waits and reads the same way.
+/// A barrier follows the wait, and no fence of storage: a fence waits for every load in flight, and
+/// so for the weights that were loaded ahead. Data of other workgroups are read through `@coherent`
+/// variables, past the caches that a fence would empty. WGSL does not promise that this is enough;
+/// the test of a device (`Gpu::run_grid`) waits and reads the same way.
 pub const WAIT: &str = "
 // Polls before a workgroup gives up: workgroups that are not there by then never come.
 const RUN_PATIENCE: u32 = 60000u;

@@ -1,13 +1,13 @@
-//! Branches that a shape decides: once overrides have values, a switch over the format of weights
-//! has one case. Drivers inline every call before they look for what never runs, so what nobody
-//! takes costs them as much as what runs.
+//! Removes branches that a shape decides: once overrides have values, a switch over the format of
+//! weights has one case. Drivers inline every call before they look for dead code, so branches
+//! never taken cost them as much as live ones.
 
 use naga::{
     Block, Expression, Function, Handle, Literal, Module, Statement, SwitchCase, SwitchValue,
 };
 
-/// Leaves of each branch whose condition is a number what is taken, and nothing behind what ends a
-/// block.
+/// Replaces each branch whose condition is a number by the part taken, and drops code after the end
+/// of a block.
 pub(crate) fn prune(module: &mut Module) {
     let globals = &module.global_expressions;
     let constants: Vec<_> =
@@ -40,7 +40,7 @@ struct Prune<'a> {
 }
 
 impl Prune<'_> {
-    /// Returns the part of a block that can run, and true if nothing runs behind it.
+    /// Returns the part of a block that can run, and true if nothing runs after it.
     fn block(&mut self, block: Block) -> (Block, bool) {
         let (mut out, mut ended) = (Block::new(), false);
         for (statement, span) in block.span_into_iter() {

@@ -9,7 +9,7 @@ use crate::descriptor::Constants;
 use crate::prune::prune;
 use crate::tokens::{Declaration, declarations, tokens};
 
-/// A parsed and validated source with what the harness needs to know of it.
+/// A parsed and validated source with its properties as far as the harness needs them.
 #[derive(Debug)]
 pub struct Reflection {
     /// naga's module.
@@ -30,7 +30,7 @@ pub struct Reflection {
     pub needs_cooperative_matrix: Vec<CooperativeMatrix>,
 }
 
-/// The value of an override that nobody sets.
+/// The value of an override that is not set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Default {
     /// None: it must be set.
@@ -58,8 +58,8 @@ pub struct Buffer {
     pub uniform: Option<Vec<Field>>,
 }
 
-/// A field of a uniform struct; or the whole of a uniform that is no struct, without a name. Of a
-/// struct within a struct each field is one, `outer.inner` or `array[0].inner`.
+/// A field of a uniform struct; or the whole of a uniform that is no struct, without a name. Each
+/// field of a nested struct is one, `outer.inner` or `array[0].inner`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Name.
@@ -89,13 +89,14 @@ pub struct Entry {
     pub name: String,
     /// Indices into [`Reflection::buffers`] of the buffers it uses.
     pub buffers: Vec<usize>,
-    /// Those of them that it writes, whatever it declares.
+    /// Indices of the buffers that it writes, whatever access they declare.
     pub writes: Vec<usize>,
-    /// It reads `num_workgroups`, so it can find its place in a grid folded into two dimensions.
+    /// True if it reads `num_workgroups`, so that it can find its place in a grid folded into two
+    /// dimensions.
     pub unfolds: bool,
 }
 
-/// Why a source cannot be used.
+/// A fault of a source.
 #[derive(Debug, thiserror::Error)]
 pub enum ReflectError {
     /// naga refuses it; the text is naga's annotated source.
@@ -104,7 +105,7 @@ pub enum ReflectError {
     /// An import, a requirement or a name of its own that a text does not get right.
     #[error("{0}")]
     Link(String),
-    /// A text does not fit what is declared, or has a resource that kernels do not use.
+    /// A text does not fit its declaration, or has a resource that kernels do not use.
     #[error("{path}: {reason}")]
     User {
         /// File.
@@ -242,7 +243,7 @@ impl Reflection {
         self.entries.iter().find(|e| e.name == name)
     }
 
-    /// A function, and the buffers that it and what it calls touch.
+    /// A function, and the buffers that it and its callees touch.
     pub fn function(&self, name: &str) -> Option<(&naga::Function, Vec<&Buffer>)> {
         let mut all = self.module.functions.iter();
         let (handle, function) = all.find(|(_, f)| f.name.as_deref() == Some(name))?;
@@ -318,7 +319,7 @@ impl Reflection {
     }
 
     /// A module of the workgroup variables that an entry point uses, and of the entry point without
-    /// what it does: enough to know its size, at a fraction of the time. A plan of a model asks for
+    /// its body: enough to know its size, at a fraction of the time. A plan of a model asks for
     /// hundreds.
     fn outline(&self, entry: &str) -> Result<Module, ReflectError> {
         let of = &self.module;
@@ -350,8 +351,8 @@ impl Reflection {
         })
     }
 
-    /// The module of one entry point with its overrides applied, as every back end needs it, and
-    /// of the branches that their values decide the one that is taken.
+    /// The module of one entry point with its overrides applied, as every back end needs it.
+    /// Branches that the overrides decide are reduced to the part taken.
     pub fn resolved(
         &self,
         entry: &str,
@@ -433,8 +434,8 @@ fn fields(module: &Module, ty: naga::Handle<naga::Type>) -> Result<Vec<Field>, S
     Ok(fields.all)
 }
 
-/// The fields of a uniform, and the bytes of all their names: those of structs within structs in
-/// arrays multiply.
+/// The fields of a uniform, and the bytes of all their names, which multiply for nested structs in
+/// arrays.
 #[derive(Default)]
 struct Fields {
     all: Vec<Field>,
@@ -498,8 +499,8 @@ fn holds_structs(module: &Module, ty: naga::Handle<naga::Type>) -> bool {
     }
 }
 
-/// Byte offsets of the numbers of a type at an offset, and what they are; none where they are not
-/// of 32 bits, or their count is not known before a pipeline is made.
+/// Adds the byte offsets of a type's numbers, with their types; none where they are not of 32 bits,
+/// or their count is not known before a pipeline is made.
 fn add_numbers(
     module: &Module,
     ty: naga::Handle<naga::Type>,

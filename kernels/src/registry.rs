@@ -1,4 +1,4 @@
-//! All operations of the program: the built-in ones, and what other crates register beside them.
+//! All operations of the program: the built-in ones, and those that other crates register.
 //!
 //! Registration is for the start of `main`. The first look at the registry closes it, so that
 //! whatever lists, selects or tunes sees the same kernels from the first to the last call.
@@ -23,7 +23,7 @@ pub struct Text {
     pub wgsl: &'static str,
 }
 
-/// Why an operation or a variant is not registered. Then nothing of it is.
+/// Reason why an operation or a variant is not registered. Then nothing of it is.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
     /// The registry has been read.
@@ -34,7 +34,7 @@ pub enum RegisterError {
         /// Kernel.
         kernel: &'static str,
     },
-    /// The name is taken: what is there is never replaced.
+    /// The name is taken: a registered kernel is never replaced.
     #[error("{what} exists already; give yours another name")]
     Exists {
         /// `kernel KERNEL`, or `KERNEL/VARIANT`.
@@ -62,7 +62,7 @@ pub enum RegisterError {
 struct Registry {
     kernels: Vec<Kernel>,
     sources: Vec<Source>,
-    /// One a source, read when first asked for.
+    /// Reflection of each source, made on first use.
     reflections: Vec<OnceLock<Arc<Reflection>>>,
 }
 
@@ -70,7 +70,7 @@ struct Registry {
 static OPEN: LazyLock<Mutex<Option<Registry>>> =
     LazyLock::new(|| Mutex::new(Some(Registry::built_in())));
 
-/// All of it, from the first look on as it is.
+/// The registry after the first look, which closes it.
 static CLOSED: LazyLock<Registry> = LazyLock::new(|| {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     // It is there: nobody else takes it.
@@ -94,8 +94,8 @@ impl Registry {
     }
 }
 
-/// Changes the registry, if nobody has looked at it. `change` calls nothing of a declaration: that
-/// could look.
+/// Changes the registry unless it was read already. `change` calls nothing of a declaration, which
+/// could read it.
 fn change(
     kernel: &'static str,
     change: impl FnOnce(&mut Registry) -> Result<(), RegisterError>,
@@ -272,7 +272,7 @@ fn check_variants(kernel: &Kernel, variants: &[KernelVariant]) -> Result<(), Reg
     Ok(())
 }
 
-/// The texts of variants, linked, validated and held against the declaration.
+/// The texts of variants, linked, validated and compared with the declaration.
 fn linked(
     kernel: &Kernel,
     variants: &[KernelVariant],
@@ -306,7 +306,7 @@ fn linked(
     Ok(found)
 }
 
-/// Holds a text against what is declared of it: what the tests of this crate ask of built-in ones.
+/// Checks a text against its declaration, as this crate's tests check built-in ones.
 fn fits(kernel: &Kernel, variant: &KernelVariant, text: &Reflection) -> Result<(), String> {
     for buffer in &text.buffers {
         let name = &buffer.name;

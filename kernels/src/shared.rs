@@ -1,5 +1,5 @@
-//! Parameters and bindings that several operations share: one name, one meaning. What `wgsl/` is
-//! to the shaders.
+//! Parameters and bindings that several operations share: one name, one meaning. `wgsl/` is its
+//! counterpart for the shaders.
 
 use crate::codes::*;
 use crate::descriptor::{Binding, Draw, Elem, OfState, words};
@@ -63,18 +63,18 @@ pub const BEFORE: Typed<usize> = start(
 pub const ACT_ROWS: Typed<usize> =
     dim("ROWS", "rows, one a token; more than one in a chunk of a prompt", 2, 9);
 
-/// Why rows of f16 cannot be written two elements a word.
+/// Refuses rows of f16 that cannot be written two elements a word.
 pub fn odd_f16_rows(rows: usize, n: usize, act_format: FloatFormat) -> Option<String> {
     (rows > 1 && n % 2 == 1 && act_format == FloatFormat::F16)
         .then(|| format!("N={n} is odd, ROWS exceeds 1, and ACT_FORMAT is f16"))
 }
 
-/// Why what reads several elements at a time does not run a shape.
+/// Refuses a value that is no multiple of the elements read at a time.
 pub fn no_multiple(name: &str, value: usize, of: usize) -> Option<String> {
     (!value.is_multiple_of(of)).then(|| format!("{name}={value} is no multiple of {of}"))
 }
 
-/// Why what has room for `most` does not.
+/// Refuses a value above the variant's maximum.
 pub fn exceeds(name: &str, value: usize, most: usize) -> Option<String> {
     (value > most).then(|| format!("{name}={value} exceeds {most}"))
 }
@@ -86,7 +86,7 @@ pub const Y_OFFSET: Typed<usize> = start(
     70,
 );
 
-/// Elements of `y` behind those that a matrix writes.
+/// Elements of `y` after those that a matrix writes.
 pub const Y_AFTER: Typed<usize> =
     start("Y_AFTER", "elements of a row of y after those made here", 70);
 
@@ -170,13 +170,13 @@ pub trait Rotates {
     /// Base, head_dim and divisors.
     fn table(&self) -> (f32, usize, RopeFactors);
 
-    /// Tokens that are rotated, from the one at the position on.
+    /// Number of rotated tokens, from the position on.
     fn n_tokens(&self) -> usize {
         1
     }
 }
 
-/// Angles of every position up to that of the last token.
+/// Binding of the rope angles of every position up to the last token's.
 pub const fn rope<P: Rotates>() -> Binding<P> {
     let spec: OfState<P, Elem> = &|p, s| {
         let (base, head_dim, factors) = p.table();

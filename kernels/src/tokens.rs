@@ -7,7 +7,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,
-    /// From 1.
+    /// Line, from 1.
     pub(crate) line: usize,
     /// Bytes of the text before it.
     pub(crate) at: usize,
@@ -30,11 +30,11 @@ pub(crate) struct Declaration<'a> {
     /// Types that a user of the name relies on, without parameter names, values and attributes.
     pub(crate) signature: String,
     pub(crate) line: usize,
-    /// All of it, attributes included.
+    /// Tokens of the declaration, attributes included.
     pub(crate) tokens: Range<usize>,
-    /// It has `@compute`.
+    /// True if it has `@compute`.
     pub(crate) is_entry: bool,
-    /// It has `@binding`.
+    /// True if it has `@binding`.
     pub(crate) is_binding: bool,
 }
 
@@ -89,7 +89,7 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// The top-level declarations. Of a text that is no WGSL it finds some; naga says what is wrong.
+/// The top-level declarations. Text that is not WGSL gives some; naga reports the fault.
 pub(crate) fn declarations<'a>(tokens: &[Token<'a>]) -> Vec<Declaration<'a>> {
     let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
     let mut found = Vec::new();
@@ -163,7 +163,7 @@ fn closing(tokens: &[Token<'_>], open: usize) -> usize {
     tokens.len().saturating_sub(1)
 }
 
-/// `rest` is what follows the name.
+/// Signature of a declaration; `rest` is the text after the name.
 fn signature(kind: &str, rest: &[Token<'_>]) -> String {
     let words: Vec<&str> = match kind {
         "fn" => parameters(rest),

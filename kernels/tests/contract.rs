@@ -1,4 +1,4 @@
-//! What every kernel must have. A new kernel fails here, by name, until its pieces are in place.
+//! Required parts of every kernel. A new kernel fails here, by name, until its pieces are in place.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;

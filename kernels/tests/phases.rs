@@ -1,4 +1,4 @@
-//! Dispatches joined into one: what comes of it is WGSL without overrides, and what cannot be is
+//! Dispatches joined into one: the result is WGSL without overrides, and impossible joins are
 //! refused.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -61,7 +61,7 @@ struct Stage {
     renews: &'static [&'static str],
 }
 
-/// All of them, each with buffers of its own.
+/// Stages of all variants, each with buffers of its own.
 struct Stages(Vec<Stage>);
 
 impl Stages {
@@ -129,7 +129,7 @@ fn benchmarked(kernel: &'static lathe_kernels::Kernel) -> Vec<Shape> {
     kernel.bench().into_iter().map(|problem| problem.shape).collect()
 }
 
-/// Any phases beside each other: names do not meet, and naga takes the whole.
+/// Any two phases join: names do not meet, and naga takes the whole.
 #[test]
 fn every_phase_joins_with_the_next() {
     let stages = Stages::of(GRID, benchmarked);
@@ -218,8 +218,8 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert!(error(&[unbound], grid).contains("is not bound"));
 }
 
-/// What waits bring: all of the next weights where they have the loads for it, else every so manyth
-/// part, and nothing of what the run writes or loads ahead of its waits itself.
+/// Grid barriers prefetch all of the next weights if they have enough loads, else an evenly spaced
+/// part. They prefetch nothing that the phases write or load ahead of their barriers themselves.
 #[test]
 fn waits_prefetch_the_next_weights() {
     let text = |element: &str| {
@@ -283,7 +283,7 @@ fn waits_prefetch_the_next_weights() {
     assert!(!join(&early, grid(3)).unwrap().text.contains("run_prefetch"));
 }
 
-/// A phase that writes `y`, and one behind it that reads it as `x`.
+/// A phase that writes `y`, and the next one, which reads it as `x`.
 struct Pair {
     writer: Text,
     reader: Text,
@@ -313,7 +313,7 @@ fn leaves(i: u32) { if (i > 3u) { return; } await_input(); }
 ";
 
 impl Pair {
-    /// With `body` in the reader's entry point.
+    /// A pair with `body` in the reader's entry point.
     fn new(body: &str) -> Self {
         let reader = format!(
             "{READER}@compute @workgroup_size(32)\n\
@@ -322,7 +322,7 @@ impl Pair {
         Self { writer: Text::new(WRITER), reader: Text::new(&reader) }
     }
 
-    /// What is said of the two on a grid of two workgroups; the reader has `groups`.
+    /// Verdict on the two phases on a grid of two workgroups; the reader has `groups`.
     fn said(&self, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
         let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
         let buffers = [("w", 0), ("x", 1), ("z", 2), ("counter", 3)];
@@ -339,7 +339,7 @@ impl Pair {
     }
 }
 
-/// What a phase may do ahead of its wait, with as many workgroups as the grid and with fewer.
+/// Accesses allowed before a grid barrier, with as many workgroups as the grid and with fewer.
 #[test]
 fn a_phase_may_load_ahead_what_nobody_writes() {
     for body in [
@@ -444,7 +444,7 @@ fn what_a_phase_may_not_do_ahead_of_its_wait_is_refused() {
     }
 }
 
-/// The rule bites a kernel of our own: with its wait behind what it waits for, a step is refused.
+/// The rule catches a built-in kernel: if it waits after its first read, a step is refused.
 #[test]
 fn a_built_in_phase_that_waits_too_late_is_refused() {
     let stages = Stages::of(GRID, benchmarked);
@@ -480,7 +480,7 @@ fn a_built_in_phase_that_waits_too_late_is_refused() {
     assert!(refused.contains("`x` ahead of await_input()"), "{refused}");
 }
 
-/// A phase that adds a word of its layer to what the phase before made.
+/// A phase that adds a word of its layer to the previous phase's output.
 const ADDER: &str = "@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<u32>;
 @group(0) @binding(2) var<storage, read_write> y: array<u32>;
@@ -494,8 +494,8 @@ fn main(@builtin(local_invocation_index) at: u32) {
 }
 ";
 
-/// Two such phases of five layers on two workgroups: the first reads what the last one made. In
-/// layer 3 the second has another way.
+/// Two such phases of five layers on two workgroups: the first reads the last one's output. In
+/// layer 3 the second has an alternative.
 fn rounds(text: &Text, stride: u64) -> [Place<'_>; 2] {
     let phase = |label: &str, [weights, x, y]: [usize; 3], first: usize, bytes| {
         let stacked = BTreeMap::from([("weights", phases::Stacked { first, stride })]);
@@ -581,8 +581,8 @@ fn layers_that_cannot_go_round_are_refused() {
     assert_eq!(alone.reflected().map(|_| ()).map_err(|e| e.to_string()), Ok(()));
 }
 
-/// Small tensors that a layer has of its own come a phase ahead of the one that needs them, every
-/// sector once; not where one of the layers lacks them, where they are large, or are written.
+/// Small tensors that a layer has of its own are prefetched one phase ahead, every sector once; not
+/// where one of the layers lacks them, where they are large, or are written.
 #[test]
 fn waits_prefetch_small_tensors() {
     let text = ADDER.replace("x[at] + own;", "x[at] + own + u32(norm[at].x);");
@@ -627,7 +627,7 @@ fn waits_prefetch_small_tensors() {
     }
 }
 
-/// In place of a phase, the one behind it makes what it reads.
+/// A phase is left out, and the next one computes its input itself.
 #[test]
 fn a_phase_makes_what_it_reads() {
     let maker = "@group(0) @binding(0) var<storage, read> parts: array<u32>;

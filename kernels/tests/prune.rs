@@ -1,4 +1,4 @@
-//! What is left of a text when its overrides have values.
+//! Pruning of a text whose overrides have values.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lathe_kernels::Constants;
@@ -88,7 +88,7 @@ fn what_stands_behind_a_return_that_always_runs_is_gone() {
     assert_has(&wide, &["wide", "fn other"], &["narrow", "of_format", "for", "loop"]);
 }
 
-/// An adapter that lacks the memory refuses what declares it, whichever branch uses it.
+/// An adapter that lacks the memory refuses a text that declares it, whichever branch uses it.
 #[test]
 fn workgroup_memory_is_that_of_all_branches() {
     let reflection = Reflection::of(TEXT, "prune.wgsl").unwrap();

@@ -1,5 +1,5 @@
-//! What registering refuses, and that what is registered is there. One test, since a program
-//! registers once, before it looks.
+//! Refusals of the registry, and lookup of registered kernels. One test, since a program registers
+//! once, before it looks.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lathe_kernels::descriptor::*;

@@ -75,8 +75,8 @@ fn parameters(kernel: &Kernel) -> String {
     list(params.chain(kernel.state.iter().map(|param| item(param, "state, not compiled in; "))))
 }
 
-/// A variant in a sentence, with what it needs. The head of its file has the idea and its source,
-/// `lathe tune` the constants.
+/// A variant in a sentence, with its requirements. The head of its file has the idea and its
+/// source, `lathe tune` the constants.
 fn variant(kernel: &Kernel, variant: &KernelVariant) -> String {
     let mut text = format!("{}: {}.", code(variant.name), plain(&heading(kernel, variant)));
     let facts = [
@@ -98,7 +98,7 @@ fn header(kernel: &Kernel, variant: &KernelVariant) -> impl Iterator<Item = &'st
     text.lines().map_while(|line| line.strip_prefix("//")).map(str::trim)
 }
 
-/// The file's first line, which says what the variant is.
+/// The file's first line, a description of the variant.
 fn heading(kernel: &Kernel, variant: &KernelVariant) -> String {
     let first = header(kernel, variant).next().unwrap_or_default();
     let of = format!("{}/{}: ", kernel.name, variant.name);

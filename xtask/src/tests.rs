@@ -112,7 +112,7 @@ fn the_headline_is_what_its_records_say() {
     assert_eq!(seen, 6);
 }
 
-/// The build script validates with one version what the device compiles, and records name it.
+/// The build script validates with the version that the device compiles with, and records name it.
 #[test]
 fn the_lock_file_has_one_pair_of_wgpu_and_naga() {
     use lathe_harness::gpu::{NAGA_VERSION, WGPU_VERSION};

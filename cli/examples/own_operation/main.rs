@@ -49,7 +49,7 @@ static SCALE: Declaration<Scale> = Declaration {
     bench: "N=4096,BY=1.5",
 };
 
-/// What the operation means, in f64: each value with the size that its rounding is measured by.
+/// The operation's definition in f64: each value with the magnitude that scales its rounding bound.
 impl Oracle for Scale {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
         let by = f64::from(self.by);
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What `lathe check scale --cases 4` does.
+/// Checks the operation like `lathe check scale --cases 4`.
 fn check_it() -> lathe_harness::Result<()> {
     let gpu = Arc::new(Gpu::open(None, Checks::default())?);
     let targets = [Target::one("scale")?];

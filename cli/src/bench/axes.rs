@@ -21,7 +21,7 @@ pub(crate) fn counts(text: &str) -> Result<Counts, String> {
     Ok(Counts(values))
 }
 
-/// As [`counts`], from 1 on: steps in a submission.
+/// Parses counts like [`counts`], from 1 on: steps per submission.
 pub(crate) fn batches(text: &str) -> Result<Counts, String> {
     let Counts(values) = counts(text)?;
     match values.iter().find(|n| !(1..=4096).contains(*n)) {
@@ -30,7 +30,7 @@ pub(crate) fn batches(text: &str) -> Result<Counts, String> {
     }
 }
 
-/// A prompt and what is generated after it, `512,128`.
+/// Counts of prompt and generated tokens, `512,128`.
 pub(crate) fn pair(text: &str) -> Result<(usize, usize), String> {
     let (prompt, generate) = text.split_once(',').ok_or_else(|| {
         "expected two counts, prompt and generated tokens, such as 512,128".to_owned()

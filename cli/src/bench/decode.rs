@@ -45,7 +45,7 @@ pub(super) struct Opts {
     /// what it chooses alone; figures are of all together
     #[arg(long, value_name = "N", default_value = "1", value_parser = axes::counts)]
     sequences: Vec<Counts>,
-    /// Decode steps in a submission: 1 stands beside llama-bench, more are faster
+    /// Decode steps in a submission: 1 compares with llama-bench, more are faster
     #[arg(long, value_name = "N", default_value = "1,8", value_parser = axes::batches)]
     steps_per_submit: Vec<Counts>,
     /// Save the run as a record; an existing file is not overwritten
@@ -64,7 +64,7 @@ pub(super) struct Opts {
     quant: WeightFormat,
 }
 
-/// What says nothing to a step by operation.
+/// Options without meaning for a step by operation.
 const TESTS: [&str; 19] = [
     "files",
     "model",
@@ -194,7 +194,7 @@ impl Results<'_> {
         Record::new(self.watch.environment.clone(), Body::GenerationTests(self.body.clone()))
     }
 
-    /// Keeps a result. A run that is cut short leaves what it had.
+    /// Keeps a result. A run that is cut short keeps its results so far.
     fn push(&mut self, test: GenerationTest) -> Result<()> {
         self.body.tests.push(test);
         let Some(path) = self.save else { return Ok(()) };
@@ -204,7 +204,7 @@ impl Results<'_> {
         }
     }
 
-    /// When all models are gone.
+    /// Finishes after the last model.
     fn end(&mut self) -> Result<()> {
         self.watch.end()?;
         self.save.map_or(Ok(()), |path| Ok(self.record().rewrite(path)?))

@@ -162,7 +162,7 @@ impl Observer for Shown<'_> {
     }
 }
 
-/// Raw logits on their way to a file.
+/// File of raw logits.
 struct LogitsFile {
     path: PathBuf,
     partial: Option<Partial>,

@@ -1,4 +1,4 @@
-//! Where a prompt comes from: text or token ids, from the command line, a file or stdin.
+//! Source of a prompt: text or token ids, from the command line, a file or stdin.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use lathe_harness::files;
 use lathe_harness::model::chat::ChatTemplate;
 use lathe_harness::model::tokenizer::Tokenizer;
 
-/// One of them, and no two.
+/// Exactly one source of a prompt.
 #[derive(Debug, Args)]
 #[group(id = "source", multiple = false)]
 #[command(next_help_heading = "Prompt")]
@@ -32,7 +32,7 @@ pub(super) struct PromptOpts {
     chat: Option<String>,
 }
 
-/// How text becomes a prompt.
+/// Options for turning text into a prompt.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Prompt")]
 pub(super) struct TextOpts {
@@ -86,8 +86,8 @@ impl PromptOpts {
 }
 
 impl TextOpts {
-    /// Refuses what says nothing about this prompt. (Clap's `requires` does not hold for an option
-    /// that the given prompt excludes.)
+    /// Refuses options without meaning for this prompt. (Clap's `requires` does not hold for an
+    /// option that the given prompt excludes.)
     pub(super) fn check(&self, source: &Source) -> Result<()> {
         let given =
             [("system", self.system.is_some()), ("chat-template", self.chat_template.is_some())];

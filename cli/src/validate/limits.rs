@@ -25,7 +25,7 @@ struct Row {
     workgroup_memory: u32,
     invocations: u32,
     needs: Vec<&'static str>,
-    /// One entry a profile.
+    /// Fit on each profile.
     fits: Vec<Fit>,
 }
 
@@ -36,7 +36,7 @@ struct Fit {
     /// Shapes that run; of a file it is one.
     shapes: usize,
     of: usize,
-    /// Why others do not, each reason once.
+    /// Reasons why the other shapes do not run, each once.
     reasons: Vec<String>,
 }
 
@@ -123,8 +123,8 @@ fn of_file(file: &File, profiles: &[Profile]) -> Result<Vec<Row>> {
     reflection.entries.iter().map(row).collect()
 }
 
-/// A variant over its kernel's shapes: of those that it can run anywhere, how many run on each
-/// profile, with the constants that it takes there.
+/// A variant over its kernel's shapes: the number that run on each profile, of those that it can
+/// run anywhere, with the constants that it takes there.
 fn of_variant(
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
@@ -164,7 +164,7 @@ fn of_variant(
 }
 
 impl Row {
-    /// Counts what the dispatches of a plan need.
+    /// Counts the resources of a plan's dispatches.
     fn add(&mut self, plan: &Plan) {
         for stage in &plan.stages {
             let code = plan.code(stage);

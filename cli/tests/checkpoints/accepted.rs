@@ -1,4 +1,4 @@
-//! Checkpoints that are read, and what comes out of them.
+//! Accepted checkpoints, and the results of reading them.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn a_trained_checkpoint_has_the_logits_of_transformers() {
     }
 }
 
-/// The same values in f32, behind a header that leaves them on odd bytes, opened as a file.
+/// A checkpoint's values in f32, behind a header that leaves them on odd bytes, opened as a file.
 #[test]
 fn f32_and_odd_places_change_nothing() {
     let name = "qwen3-tiny-bf16";
@@ -69,7 +69,7 @@ fn f32_and_odd_places_change_nothing() {
     Golden::named(name).hold(&folder.join("other.safetensors"), None, 1e-10);
 }
 
-/// What transformers 4 wrote.
+/// Keys as transformers 4 wrote them.
 #[test]
 fn keys_of_before_say_the_same() {
     for name in GOLDENS {
@@ -96,7 +96,7 @@ fn keys_of_before_say_the_same() {
     }
 }
 
-/// The divisors that the official converter wrote into the GGUF beside it.
+/// The divisors that the official converter wrote into the folder's GGUF.
 #[test]
 fn rope_divisors_are_those_of_the_converter() {
     let name = "llama-tiny-f16";

@@ -105,7 +105,7 @@ impl Folder {
         folder
     }
 
-    /// The checkpoint; there is room beside it.
+    /// The checkpoint's folder, within a larger temporary one.
     pub(crate) fn path(&self) -> PathBuf {
         self.root.path().join("model")
     }

@@ -37,7 +37,7 @@ pub(crate) fn array(type_code: u32, len: u64, elements: &[u8]) -> Vec<u8> {
     [&type_code.to_le_bytes()[..], &len.to_le_bytes(), elements].concat()
 }
 
-/// A string behind its length, as keys, names and values have it.
+/// A string after its length, as keys, names and values have it.
 fn prefixed(text: &str) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat()
 }

@@ -1,4 +1,4 @@
-//! Broken and hostile GGUF files: each is refused with a message that says where and what.
+//! Broken and hostile GGUF files: each is refused with a message that names place and fault.
 
 use lathe_harness::model::gguf::ValueType;
 use lathe_harness::model::gguf::writer::GgufWriter;
@@ -9,7 +9,7 @@ use crate::gguf::{Meta, Parts, array, find_name, float, int, long, switch, text,
 /// A file, and the beginning of the message that refuses it: byte offset and site.
 type File = (Vec<u8>, String);
 
-/// What is wrong with a file, the file, and the reason in the message.
+/// A name of the fault, the file, and the reason in the message.
 type Case = (&'static str, File, &'static str);
 
 const ARCHITECTURES: [&str; 3] = ["llama", "gemma3", "qwen3"];

@@ -261,7 +261,7 @@ const FIRST: &str = "model-00001-of-00003.safetensors";
 /// The message's beginning where the shard of one tensor is at fault.
 const AT_NORM: &str = "index.json: key `weight_map.model.norm.weight`";
 
-/// Changes the index of a sharded golden. Beside its folder lies another shard.
+/// Changes the index of a sharded golden. Another shard lies outside its folder.
 #[track_caller]
 fn refused_index(change: impl FnOnce(&mut Value, &Folder), says: &[&str]) {
     let folder = parts().shards();

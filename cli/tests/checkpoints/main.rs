@@ -58,7 +58,7 @@ fn logits(
     (logits, chosen)
 }
 
-/// What transformers says of a golden.
+/// Results of transformers for a golden.
 struct Golden {
     options: Script,
     logits: Vec<f32>,

@@ -43,7 +43,7 @@ fn values(file: &ModelFile, name: &str) -> Vec<f32> {
     all
 }
 
-/// The golden beside each folder was written by the official converter's package.
+/// The golden of each folder was written by the official converter's package.
 #[test]
 fn a_folder_becomes_the_file_that_the_official_package_wrote() {
     let out = tempfile::tempdir().unwrap();
@@ -376,7 +376,7 @@ fn tokenizers_of_another_kind_are_refused_by_key() {
     export(&folder.path(), &path, &spec(Format::Q8_0)).unwrap();
 }
 
-/// What the official package reads of our files. `LATHE_PYTHON` names another interpreter.
+/// The official package reads our files. `LATHE_PYTHON` names another interpreter.
 #[test]
 fn the_official_package_reads_the_same_values() {
     let python = std::env::var("LATHE_PYTHON").unwrap_or_else(|_| "python3".to_owned());

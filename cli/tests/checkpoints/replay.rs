@@ -146,7 +146,7 @@ fn gguf_is_read_as_the_oracle_reads_it() {
     assert!(accepted > MUTATIONS / 20 && accepted < MUTATIONS / 2, "{accepted} of {MUTATIONS}");
 }
 
-/// Of any two sound files, what the reader sees in one is not what the oracle sees in the other.
+/// For any two sound files, the reader's view of one differs from the oracle's view of the other.
 #[test]
 fn the_oracle_tells_files_apart() {
     let seeds = gguf_seeds();

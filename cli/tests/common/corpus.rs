@@ -1,4 +1,4 @@
-//! The corpora of the fuzz targets, and what draws mutations of them.
+//! The corpora of the fuzz targets, and generators of mutations.
 #![allow(dead_code, reason = "each test target uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What tests share: the device and its executors, the `lathe` command, and the goldens.
+//! Shared parts of the tests: the device and its executors, the `lathe` command, and the goldens.
 #![allow(dead_code, reason = "each test target uses its own part")]
 
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use lathe_harness::plan::recording::Recording;
 use lathe_kernels::{Kernel, Problem};
 use serde_json::Value;
 
-/// A device with what was compiled for it: tests whose steps have an operation in common compile it
+/// A device with its compiled pipelines: tests whose steps have an operation in common compile it
 /// once.
 #[derive(Clone)]
 pub(crate) struct Device {
@@ -100,7 +100,7 @@ pub(crate) fn new_gpu() -> Option<Device> {
     Some(Device::open().unwrap())
 }
 
-/// One test at a time on the shared device.
+/// Lock for one test at a time on the shared device.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -111,12 +111,12 @@ pub(crate) fn executor(device: &Device, recording: &Arc<Recording>, policy: Poli
     GpuExecutor::new(gpu, &device.pipelines, recording, policy, &mut |_, _| {}).unwrap()
 }
 
-/// An executor that finds what reads or writes beyond its tensors.
+/// An executor that detects reads and writes beyond its tensors.
 pub(crate) fn on_gpu(device: &Device, graph: &DecodeGraph) -> GpuExecutor {
     executor(device, &graph.recording, Policy::Guarded)
 }
 
-/// What a run chooses, and the logits of each of its steps.
+/// Choices of a run, and the logits of each of its steps.
 pub(crate) fn observed(
     graph: &DecodeGraph,
     executor: &mut dyn Execute,
@@ -159,7 +159,7 @@ fn needs_a_process(arg: &str) -> bool {
 
 /// Runs a command in this process where it can, as starting one costs more than most commands do.
 pub(crate) fn lathe(args: &[&str]) -> Output {
-    /// As much as the main thread of a program has.
+    /// Stack of a program's main thread.
     const STACK: usize = 8 << 20;
     let has_choices = std::env::var_os("LATHE_TUNED").is_some();
     if has_choices || args.iter().any(|arg| needs_a_process(arg)) {
@@ -194,7 +194,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What was printed, then what was said beside it.
+/// Output of a command: stdout, then stderr.
 pub(crate) fn said(output: &Output) -> String {
     stdout(output) + &stderr(output)
 }
@@ -215,7 +215,7 @@ pub(crate) fn document(output: &Output) -> Value {
     json(output)
 }
 
-/// What a command said on stderr that ended with this exit code.
+/// Checks a command's exit code and returns its stderr.
 #[track_caller]
 pub(crate) fn ended(output: &Output, expected: i32) -> String {
     assert_eq!(code(output), expected, "{}", said(output));
@@ -229,7 +229,7 @@ pub(crate) fn assert_ends(output: &Output, expected: i32, words: &str) {
     assert!(stderr(output).contains(words), "`{words}` is not in: {}", stderr(output));
 }
 
-/// What a command printed that ended well.
+/// Checks that a command ended well and returns its stdout.
 #[track_caller]
 pub(crate) fn printed(output: &Output) -> String {
     ended(output, 0);
@@ -317,7 +317,7 @@ pub(crate) fn golden(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(file)
 }
 
-/// The same as an argument of a command.
+/// A file below `tests/goldens`, as an argument of a command.
 pub(crate) fn golden_name(file: &str) -> String {
     golden(file).display().to_string()
 }
@@ -348,7 +348,7 @@ pub(crate) fn ids(value: &Value) -> Vec<u32> {
 pub(crate) struct Golden {
     pub(crate) prompt: Vec<u32>,
     pub(crate) greedy: Vec<u32>,
-    /// After each token of both.
+    /// Logits after each token of both.
     pub(crate) logits: Vec<f32>,
     pub(crate) model: Model,
 }

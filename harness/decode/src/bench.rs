@@ -41,9 +41,9 @@ pub struct Test {
     pub generate: usize,
     /// Sequences decoded together, each with its own prompt; figures are of all together.
     pub sequences: usize,
-    /// How tokens are drawn; none for the greedy choice.
+    /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<Sampling>,
-    /// Positions of the context behind those that a run processes.
+    /// Positions of the context beyond those that a run processes.
     pub spare: usize,
 }
 
@@ -76,10 +76,10 @@ impl Test {
     }
 }
 
-/// How tests are timed.
+/// Settings of the timing.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Numbers of decode steps per submission, in turns, so that what drifts drifts for all.
+    /// Numbers of decode steps per submission, in turns, so that drift affects all alike.
     pub steps_per_submit: Vec<usize>,
     /// Untimed runs before those that count; at least one.
     pub warm_ups: usize,
@@ -94,9 +94,9 @@ pub struct Settings {
 pub struct Timed {
     /// Decode steps per submission.
     pub steps_per_submit: usize,
-    /// Until the token after the prompt was chosen and read back.
+    /// Time until the token after the prompt was chosen and read back.
     pub prompt: Duration,
-    /// Of each decode step; steps of one submission share its time.
+    /// Time of each decode step; steps of one submission share its time.
     pub steps: Vec<Duration>,
     /// All chosen tokens, of several sequences one after the other.
     pub tokens: Vec<u32>,
@@ -113,9 +113,9 @@ impl Timed {
 pub struct Trial<'a> {
     decoder: Decoder<'a>,
     test: Test,
-    /// Of each sequence.
+    /// Prompt of each sequence.
     prompts: Vec<Vec<u32>>,
-    /// The first sequence, with what was verified of it.
+    /// The first sequence and its verification.
     checked: Checked,
     first: Option<Seen>,
 }

@@ -30,7 +30,7 @@ const PROMPT_STEPS: usize = 16;
 pub struct Decoder<'a> {
     /// The step.
     pub graph: &'a DecodeGraph,
-    /// Made of the graph's recording.
+    /// Executor of the graph's recording.
     pub executor: &'a mut dyn Execute,
 }
 
@@ -39,13 +39,13 @@ pub struct Decoder<'a> {
 pub struct Work {
     /// Tokens that were given and not yet run.
     pub given: usize,
-    /// How they run.
+    /// Execution of the given tokens: in chunks or token by token.
     pub prompts: Prompts,
-    /// Decode steps behind them.
+    /// Decode steps after them.
     pub steps: usize,
     /// Decode steps per submission; none for as many as fit [`FRAME`].
     pub steps_per_submit: Option<usize>,
-    /// Whether submissions are timed on the GPU.
+    /// Submissions are timed on the GPU.
     pub timed: bool,
 }
 
@@ -65,12 +65,14 @@ pub struct Run {
     pub submits: usize,
     /// Steps run in the decode phase.
     pub decode_steps: usize,
-    /// Set where its steps went on with a dispatch per stage. After tokens were handed out, it has
-    /// no times but that of the first: those of two ways are no figure.
+    /// Set if the persistent kernel timed out and steps went on with a dispatch per stage. After
+    /// tokens were handed out, only the first has a time: times of both paths together are no
+    /// figure.
     pub runs_gave_up: Option<GaveUp>,
 }
 
-/// A run whose workgroups waited in vain for others, and which went on with a dispatch per stage.
+/// A persistent kernel whose grid barrier timed out, after which steps went on with a dispatch per
+/// stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GaveUp {
     /// Grid of the layers that were one dispatch.
@@ -100,7 +102,7 @@ impl Run {
     }
 }
 
-/// A step whose logits are looked at.
+/// A step whose logits are observed.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// Tokens processed since the last look; the last of them has the logits.
@@ -122,9 +124,9 @@ impl<'a> Decoder<'a> {
     /// Forgets every sequence: cleared caches, a step state that has seen no token, and the seed of
     /// the draws.
     ///
-    /// How many tokens a cache has seen is not kept beside each cache, where one of them could be
-    /// forgotten (a sliding-window cache that kept its count once made every timed run start at the
-    /// warm-up's context length); it is the one position counter in the step state.
+    /// The number of tokens in a cache is not kept per cache, where one of them could be forgotten
+    /// (a sliding-window cache that kept its count once made every timed run start at the warm-up's
+    /// context length); it is the one position counter in the step state.
     ///
     /// # Errors
     /// The device is lost.
@@ -166,9 +168,9 @@ impl<'a> Decoder<'a> {
         self.executor.write_words(self.graph.state, word, &[given as u32])
     }
 
-    /// Runs tokens that were given, and decode steps behind them, in one stream: the next
-    /// submission is recorded while one runs. `on` hears of each submission with the tokens chosen
-    /// in it, of several sequences with one word that says it has ended, and may end the stream.
+    /// Runs the given tokens, and decode steps after them, in one stream: the next submission is
+    /// recorded while one runs. `on` hears of each submission with the tokens chosen in it, of
+    /// several sequences with one word that says it has ended, and may end the stream.
     ///
     /// # Errors
     /// The context has no room for that many, or the device is lost.
@@ -251,7 +253,7 @@ impl<'a> Decoder<'a> {
         Ok(steps)
     }
 
-    /// Checks that a script fits, and forgets what was before it.
+    /// Checks that a script fits, and forgets all earlier tokens.
     fn begin(&mut self, script: &Script) -> Result<()> {
         if self.graph.sequences != 1 {
             let n = self.graph.sequences;
@@ -266,7 +268,7 @@ impl<'a> Decoder<'a> {
         self.reset(script.seed)
     }
 
-    /// Runs a script at full speed: no step is looked at, tokens stay on the device between steps.
+    /// Runs a script at full speed: no step is observed, tokens stay on the device between steps.
     ///
     /// # Errors
     /// An empty prompt, a token beyond the vocabulary, more positions than the context has, or the

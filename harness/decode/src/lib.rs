@@ -30,13 +30,13 @@ use lathe_device::error::Result;
 /// Phase of a decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its first positions are compared with the reference.
+    /// The first positions are compared with the reference.
     Verifying,
-    /// It is repeated until clocks are up.
+    /// The decode is repeated until clocks are up.
     WarmingUp,
-    /// It begins; once more where steps go on with a dispatch per stage.
+    /// The decode begins; once more if steps go on with a dispatch per stage.
     Running,
-    /// Its end is compared with another way there.
+    /// The last state is compared with another way to it.
     VerifyingEnd,
 }
 
@@ -45,31 +45,31 @@ pub enum Stage {
 pub trait Observer {
     /// Memory that a model will take, before it is loaded.
     fn predicted(&mut self, memory: &memory::Predicted) {}
-    /// Bytes of weights loaded, of so many.
+    /// Bytes of weights loaded so far, of `all`.
     fn loaded(&mut self, bytes: u64, all: u64) {}
     /// A decode is at this stage.
     fn stage(&mut self, stage: Stage) {}
     /// A token was chosen.
     fn token(&mut self, token: u32) {}
-    /// A step's logits, where steps are looked at.
+    /// A step's logits, where steps are observed.
     ///
     /// # Errors
     /// They cannot be taken: the decode ends.
     fn look(&mut self, seen: Seen<'_>) -> Result<()> {
         Ok(())
     }
-    /// All steps were looked at.
+    /// All steps were observed.
     ///
     /// # Errors
     /// What was taken cannot be kept.
     fn looked(&mut self) -> Result<()> {
         Ok(())
     }
-    /// A test of so many runs begins.
+    /// A test of `runs` runs begins.
     fn begins(&mut self, test: &str, runs: usize) {}
     /// One of the runs ended.
     fn ran(&mut self) {}
-    /// All of them did.
+    /// All runs ended.
     fn ended(&mut self) {}
 }
 

@@ -1,5 +1,5 @@
-//! From a checkpoint to the weights a decode graph needs: rows borrowed from the mapped files, or
-//! converted on the way where asked for; Q/K/V and gate/up stacked so that each is one GEMV.
+//! Reads a checkpoint's weights for a decode graph: rows are borrowed from the mapped files, or
+//! converted on request; Q/K/V and gate/up are stacked so that each is one GEMV.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Weights {
     pub output_norm: Arc<[f32]>,
     /// Divisors of the rotary frequencies (head_dim/2).
     pub rope_freqs: Option<Vec<f32>>,
-    /// One entry a layer.
+    /// Weights of each layer.
     pub layers: Vec<LayerWeights>,
 }
 
@@ -50,8 +50,8 @@ pub struct LayerWeights {
 }
 
 impl Weights {
-    /// Reads everything a decode needs, every matrix as it is stored. The shapes were checked by
-    /// [`Config`]; what is checked here are the storage formats.
+    /// Reads all weights of a decode, every matrix as it is stored. The shapes were checked by
+    /// [`Config`]; this checks the storage formats.
     ///
     /// # Errors
     /// A tensor is missing, or in a format that no kernel decodes.
@@ -60,8 +60,8 @@ impl Weights {
     }
 
     /// Reads like [`Weights::load`] and converts matrices to a format, if one is given, as
-    /// `lathe quantize` stores them: those whose rows are no whole blocks to what [`fitting`]
-    /// gives.
+    /// `lathe quantize` stores them: matrices without whole blocks in their rows get the substitute
+    /// of [`fitting`].
     ///
     /// # Errors
     /// Those of [`Weights::load`]; or a matrix to be converted has a value that is not finite.

@@ -18,7 +18,7 @@ use lathe_record::bytes;
 pub struct Predicted {
     /// Bytes by purpose.
     predicted: Memory,
-    /// All of them.
+    /// Sum of these bytes.
     pub predicted_bytes: u64,
     /// Bytes that the device has free before; null where it does not say.
     free_bytes: Option<u64>,
@@ -28,7 +28,7 @@ pub struct Predicted {
     limit_bytes: Option<u64>,
 }
 
-/// Memory that was predicted, with what was measured.
+/// Predicted and measured memory.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Taken {
     #[serde(flatten)]
@@ -44,7 +44,7 @@ pub struct Taken {
 }
 
 impl Predicted {
-    /// Memory of a graph on a device, and whether it fits what is free and the limit.
+    /// Memory of a graph on a device, and an error if it exceeds the free memory or the limit.
     pub fn of(gpu: &Gpu, graph: &DecodeGraph) -> (Self, Result<()>) {
         let memory = Memory::of(&graph.recording);
         let device = gpu.memory();
@@ -58,7 +58,7 @@ impl Predicted {
         (predicted, gpu.admit(&graph.recording, &memory))
     }
 
-    /// The prediction with the peaks of a run, whose executor held so many bytes.
+    /// The prediction with the peaks of a run, whose executor held `held` bytes.
     pub fn measured(self, gpu: &Gpu, held: u64) -> Taken {
         let peak = gpu.peak_memory();
         let (allocated_peak_bytes, used_peak_bytes) = (peak.allocated, peak.used);
@@ -73,7 +73,7 @@ impl Taken {
     }
 }
 
-/// Loads a graph onto a device. `on` hears before how much memory that will take, then of the bytes
+/// Loads a graph onto a device. `on` hears first the memory that this will take, then the bytes
 /// loaded.
 ///
 /// # Errors

@@ -43,7 +43,7 @@ pub struct Model {
     pub config: Config,
     /// Its weights, borrowed from the file.
     pub weights: Weights,
-    /// Made when it is first asked for: indexing a large vocabulary takes a while.
+    /// Tokenizer, made on first use: indexing a large vocabulary takes a while.
     tokenizer: OnceLock<Tokenizer>,
 }
 

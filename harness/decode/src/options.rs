@@ -1,4 +1,4 @@
-//! Options of a decode: how its steps are built, and the tokens that one run takes and makes.
+//! Options of a decode: for building its steps, and for the tokens of one run.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use lathe_device::plan::run::Runs;
 use lathe_device::plan::select::Hints;
 use lathe_device::plan::tuned::Store;
 
-/// How prompts run: in chunks of many tokens, or token by token.
+/// Settings of prompts: in chunks of many tokens, or token by token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
     /// Tokens of the largest chunk; 0 for prompts that run token by token.
     pub most: usize,
-    /// Storage of what goes into a chunk's matrices. f16 is what matrix units multiply; f32 keeps
+    /// Storage of the inputs of a chunk's matrices. f16 is what matrix units multiply; f32 keeps
     /// every bit of the activations.
     pub acts: FloatFormat,
 }
@@ -34,24 +34,24 @@ impl Chunks {
     }
 }
 
-/// How the steps of a model are built and run. The default is greedy, with the storage and the
-/// tuned choices of `lathe decode`.
+/// Settings of a model's steps. The default is greedy, with the storage and the tuned choices of
+/// `lathe decode`.
 #[derive(Clone, Debug)]
 pub struct DecodeOptions {
     /// Positions that fit: prompt and generated tokens together.
     pub context: usize,
     /// Storage of the KV cache.
     pub kv: KvFormat,
-    /// Storage of what goes into matrices: normalised, gated and mixed vectors, where they are
+    /// Storage of the inputs of matrices: normalised, gated and mixed vectors, where they are
     /// stored at all. The residual stream and the sums of products stay in f32, and so does a norm
-    /// that its reader makes.
+    /// that its reader computes.
     pub acts: FloatFormat,
-    /// How prompts run; none for what suits the cache ([`Chunks::with_cache`]).
+    /// Settings of prompts; none for those that suit the cache ([`Chunks::with_cache`]).
     pub chunks: Option<Chunks>,
     /// Sequences that a step takes a token further, all at one position. Several have prompts that
     /// run token by token and greedy choices.
     pub sequences: usize,
-    /// How tokens are drawn; none for the greedy choice.
+    /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<Sampling>,
     /// Seed of the draws.
     pub seed: u32,
@@ -59,7 +59,7 @@ pub struct DecodeOptions {
     pub hints: Hints,
     /// Store of tuned choices; none to leave them out.
     pub store: Option<PathBuf>,
-    /// Which layers are one dispatch, in steps of one sequence.
+    /// Layers that run as one dispatch, in steps of one sequence.
     pub runs: Runs,
     /// Decode steps per submission; none for as many as fit [`super::FRAME`].
     pub steps_per_submit: Option<usize>,
@@ -104,7 +104,7 @@ impl DecodeOptions {
     }
 }
 
-/// How the tokens of a prompt run.
+/// Execution of a prompt's tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prompts {
     /// In chunks of many tokens, where the graph has them.
@@ -114,14 +114,14 @@ pub enum Prompts {
     TokenByToken,
 }
 
-/// Tokens that one run takes and makes.
+/// Input tokens of a run, and its number of tokens to generate.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// Prompt tokens; at least one.
     pub prompt: Vec<u32>,
     /// Tokens fed in place of generated ones, after the prompt.
     pub forced: Vec<u32>,
-    /// How the prompt runs.
+    /// Execution of the prompt's tokens.
     pub prompts: Prompts,
     /// Tokens to generate.
     pub generate: usize,
@@ -134,12 +134,13 @@ pub struct Script {
 }
 
 impl Script {
-    /// Positions processed: the prompt, all forced tokens, and what generation needs.
+    /// Positions processed: the prompt, then the forced tokens or all generated ones but the last,
+    /// whichever are more.
     pub fn positions(&self) -> usize {
         self.prompt.len() + self.generate.saturating_sub(1).max(self.forced.len())
     }
 
-    /// Whether chosen tokens have come to the end.
+    /// Returns true if the chosen tokens have reached the end.
     pub(super) fn is_ended_by(&self, generated: &[u32]) -> bool {
         generated.len() > self.forced.len()
             && generated.last().is_some_and(|token| self.stop_at.contains(token))

@@ -1,5 +1,5 @@
-//! How well a model predicts a text, in nats: the negative log-likelihood of each token given those
-//! before it, and against a reference model the divergence of the two distributions.
+//! Quality of a model's predictions of a text, in nats: the negative log-likelihood of each token
+//! given those before it and, against a reference model, the divergence of the two distributions.
 //!
 //! A text is cut into windows of equal length. Each is a new sequence that begins with one start
 //! token, and all of its tokens are scored: the first is predicted from the start token alone.
@@ -15,7 +15,7 @@ use lathe_device::plan::recording::Part;
 use lathe_model::tokenizer::token_type::UNUSED;
 use lathe_record::stats::{Mean, mean};
 
-/// A text as tokens, with what says how it is scored.
+/// A text as tokens, with its division into windows.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     /// Token that every window begins with; it is not scored.
@@ -27,8 +27,8 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The whole windows of `tokens`; the rest, which does not fill another one, is left out. With
-    /// `limit` no more than so many tokens, where the last window may end early.
+    /// The whole windows of `tokens`; a rest that does not fill another window is left out. `limit`
+    /// caps the number of tokens, and the last window may then end early.
     ///
     /// # Errors
     /// A window or a limit of 0, or fewer tokens than one window has.
@@ -111,7 +111,7 @@ pub fn same_vocabulary(model: &Model, reference: &Model) -> Result<()> {
 const ROWS: usize = 64;
 
 impl Decoder<'_> {
-    /// A new sequence in which `tokens` are predicted: all but the last of them are fed, behind
+    /// A new sequence in which `tokens` are predicted: all but the last of them are fed, after
     /// `start`.
     fn begin_window(&mut self, start: u32, tokens: &[u32]) -> Result<()> {
         // The last of a window is never fed, and has a logit.
@@ -224,8 +224,8 @@ impl<'a> Distribution<'a> {
         -self.log_probability(token as usize)
     }
 
-    /// Σᵢ pᵢ (ln pᵢ − ln qᵢ) with p these probabilities and q the `other` ones: what is lost by
-    /// taking q where p is true.
+    /// Σᵢ pᵢ (ln pᵢ − ln qᵢ) with p these probabilities and q the `other` ones: the loss of using q
+    /// where p is true.
     fn divergence(&self, other: &Self) -> f64 {
         let term = |token: usize| {
             let log = self.log_probability(token);
@@ -248,7 +248,7 @@ impl<'a> Distribution<'a> {
     }
 }
 
-/// What a text's scores come to.
+/// Summary of a text's scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quality {
     /// Negative log-likelihood a token, nats.
@@ -257,13 +257,13 @@ pub struct Quality {
     pub against: Option<Against>,
 }
 
-/// What scores beside those of a reference come to.
+/// Comparison of a text's scores with those of a reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Against {
     /// The reference's negative log-likelihood a token, nats.
     pub nll: Mean,
-    /// How much more the model has, token by token: its error is far below those of the two means,
-    /// since what makes a token hard makes it so for both.
+    /// The model's excess over the reference, token by token. Its error is far below those of the
+    /// two means, since a hard token is hard for both.
     pub more: Mean,
     /// Divergence a token, nats.
     pub kl: Mean,
@@ -272,15 +272,15 @@ pub struct Against {
 }
 
 impl Quality {
-    /// e to the mean negative log-likelihood: among how many equally likely tokens the model is
-    /// left to choose.
+    /// e to the mean negative log-likelihood: the number of equally likely tokens that the model is
+    /// left to choose among.
     pub fn perplexity(&self) -> f64 {
         self.nll.mean.exp()
     }
 }
 
-/// Scores a text, beside a reference if there is one. `on_tokens` hears of tokens that are done, a
-/// few at a time.
+/// Scores a text and compares it with a reference, if there is one. `on_tokens` hears of scored
+/// tokens, a few at a time.
 ///
 /// # Errors
 /// As for [`window`].
@@ -311,7 +311,7 @@ pub fn measure(
     Ok(Quality { nll: mean(&all), against })
 }
 
-/// What a check found, with its place in the text.
+/// Adds the window to a failed check's message.
 fn in_window(error: Error, index: usize) -> Error {
     match error {
         Error::CheckFailed(what) => Error::CheckFailed(format!("window {index}: {what}")),

@@ -74,7 +74,7 @@ impl<'a> Profiler<'a> {
         self.checked.run(&mut Decoder::new(self.graph, self.executor))
     }
 
-    /// Compares the end of the last run with another way there.
+    /// Compares the end of the last run with the result of another path.
     fn check_end(&mut self) -> Result<()> {
         let given = self.checked.script.prompt.len();
         self.checked.check_end(&mut Decoder::new(self.graph, self.executor), given)
@@ -155,9 +155,9 @@ impl<'a> Profiler<'a> {
         Ok(profile.settled())
     }
 
-    /// Times steps whose layers are one dispatch, and steps without each of its phases, in turns.
-    /// Those compute something else, and nobody looks at their tokens. `gb_s` is the memory's
-    /// bandwidth.
+    /// Times steps whose layers are one dispatch, in turns with steps that leave out one of its
+    /// phases. The latter compute something else, so their tokens are ignored. `gb_s` is the
+    /// memory's bandwidth.
     ///
     /// # Errors
     /// No layers are one dispatch of three phases and more, or the device has no timestamps.
@@ -271,7 +271,7 @@ pub struct PhaseProfile {
     pub ms_per_token: f64,
     /// Tokens of the sequence in the middle of a run, for which bytes are counted.
     pub n_kv: usize,
-    /// By phase, in order.
+    /// Cost of each phase, in order.
     pub by_phase: Vec<PhaseTotal>,
     /// The comparison with the reference; none where that was left out.
     pub verified: Option<Verified>,

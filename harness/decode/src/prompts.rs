@@ -19,7 +19,7 @@ pub fn drawn(model: &Model, seed: u32, count: usize) -> Result<Vec<u32>> {
     Ok((0..count).map(|_| ordinary[rng.below(ordinary.len() as u32) as usize]).collect())
 }
 
-/// Ids inside the vocabulary that are text: what a tokenizer may make of a prompt.
+/// Ids inside the vocabulary that are text, as a tokenizer may put them into a prompt.
 fn ordinary(model: &Model) -> Result<Vec<u32>> {
     let config = &model.config;
     let types = model.file.vocabulary()?.map(|v| v.token_types).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How a decode chooses tokens: greedily, or by the definition in [`lathe_reference::sample`].
+//! Choice of tokens in a decode: greedy, or by the definition in [`lathe_reference::sample`].
 
 use lathe_kernels::sample::Sample;
 use lathe_reference::sample;

@@ -51,7 +51,7 @@ pub struct Session<'a> {
     /// The decode step, with the variant that serves each operation and why.
     pub graph: DecodeGraph,
     executor: Executor,
-    /// How it was built.
+    /// Options it was built with.
     pub options: DecodeOptions,
 }
 
@@ -155,8 +155,8 @@ impl<'a> Session<'a> {
         self.take_over(script, Some(looks), on)
     }
 
-    /// Runs a script. Where workgroups of [`Runs::Auto`] wait in vain for others, the session goes
-    /// on with a dispatch per stage, behind the tokens that were handed out.
+    /// Runs a script. If a grid barrier of [`Runs::Auto`] times out, the session goes on with a
+    /// dispatch per stage, after the tokens that were handed out.
     fn take_over(
         &mut self,
         script: &Script,
@@ -175,7 +175,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs a script behind the tokens that are known, and adds those that it hands out.
+    /// Runs a script after the known tokens, and adds those that it hands out.
     fn attempt(
         &mut self,
         script: &Script,
@@ -241,9 +241,9 @@ impl<'a> Session<'a> {
         Ok(Decoded { run, verified })
     }
 
-    /// Goes on with a dispatch per stage where `error` says that workgroups of layers that are one
-    /// dispatch waited in vain, and nobody chose those; a warning says it. `tokens` were handed out
-    /// until then. [`Runs::Auto`] has no runs on this device from now on.
+    /// Goes on with a dispatch per stage and a warning if `error` is a grid barrier's time-out and
+    /// the user did not choose the persistent kernel. `tokens` were handed out until then.
+    /// [`Runs::Auto`] is off on this device from now on.
     ///
     /// # Errors
     /// `error` itself where it is another or the runs were an explicit choice; those of

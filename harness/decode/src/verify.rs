@@ -62,7 +62,7 @@ fn compared(
     }
 }
 
-/// A second executor that repeats each step that is looked at, and compares.
+/// A second executor that repeats each observed step, and compares.
 pub struct Verifier<'a> {
     reference: Decoder<'a>,
     /// Largest accepted NMSE of a step's logits.
@@ -169,11 +169,11 @@ impl Decoder<'_> {
         })
     }
 
-    /// Compares the end of a sequence that decode steps made with another way there: its tokens run
-    /// as a prompt in chunks, by other kernels, must leave the same logits, and its last token must
-    /// be the choice of the logits that are there. A fault of any step lies in the caches that the
-    /// last one read. Returns the NMSE; none where no step followed the `given` tokens, or the
-    /// graph has no chunks. Afterwards the sequence is as the prompt left it.
+    /// Compares the end of a sequence of decode steps with another path: its tokens run as a prompt
+    /// in chunks, by other kernels, must leave the same logits, and its last token must be the
+    /// choice of these logits. A fault of any step lies in the caches that the last one read.
+    /// Returns the NMSE; none where no step followed the `given` tokens, or the graph has no
+    /// chunks. Afterwards the sequence is as the prompt left it.
     ///
     /// # Errors
     /// The NMSE exceeds the limit, another token was chosen, or the device is lost.
@@ -228,9 +228,9 @@ impl Decoder<'_> {
         Ok(Some(error))
     }
 
-    /// Compares what a sequence chose together with others with what it chooses alone after the
-    /// same tokens, step by step on a graph of one sequence. Returns its choices that differ, each
-    /// between two logits that are closer than rounding leaves them.
+    /// Compares a sequence's choices together with others and alone after the same tokens, step by
+    /// step on a graph of one sequence. Returns the number of choices that differ, each between two
+    /// logits that are closer than rounding leaves them.
     ///
     /// # Errors
     /// A choice that differs where no rounding explains it; or the device is lost.
@@ -269,8 +269,8 @@ impl Decoder<'_> {
     }
 }
 
-/// A script with what was verified of it: its beginning before it is timed, its tokens in every run,
-/// its end. Where nothing is to be verified, nothing is compared.
+/// A script and its verification: its beginning before it is timed, its tokens in every run, its
+/// end. Nothing is compared if verification is off.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// The script.
@@ -356,7 +356,7 @@ impl Checked {
         }
     }
 
-    /// Compares the end of a run behind `given` tokens, and keeps the larger error of several: see
+    /// Compares the end of a run after `given` tokens, and keeps the larger error of several: see
     /// [`Decoder::end_agrees`].
     ///
     /// # Errors
@@ -374,9 +374,9 @@ impl Checked {
     }
 }
 
-/// Walks a prompt and `steps` steps behind it operation by operation, each compared with the
-/// reference, which gets the inputs that the device had. Returns the number of operations compared
-/// and the first that disagrees. `on_part` hears of each chunk or step.
+/// Walks a prompt and `steps` steps after it operation by operation. Each is compared with the
+/// reference, which gets the device's inputs. Returns the number of operations compared and the
+/// first that disagrees. `on_part` hears of each chunk or step.
 ///
 /// # Errors
 /// The script does not fit, some layers are one dispatch, or the device is lost.

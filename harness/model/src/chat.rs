@@ -1,10 +1,10 @@
-//! Chat templates: the Jinja text by which a model wants a conversation spelled, rendered with
-//! limits, since it comes with the file and nobody has read it.
+//! Chat templates: the Jinja text by which a model wants a conversation spelled. It comes with the
+//! file, unreviewed, so it is rendered with limits.
 //!
-//! Blocks are trimmed as the transformers library does (`trim_blocks`, `lstrip_blocks`), and the
+//! Blocks are trimmed as the transformers library does (`trim_blocks`, `lstrip_blocks`). The
 //! template sees `messages`, `add_generation_prompt`, the special tokens, `tools` and `documents`
 //! (none), `raise_exception`, and Python's methods of strings, lists and dictionaries. There is no
-//! include, import or inheritance; what is not there is an error where the template reaches it.
+//! include, import or inheritance; a missing name is an error where the template reaches it.
 
 use std::path::Path;
 
@@ -72,7 +72,7 @@ pub type SpecialTokens = Vec<(String, String)>;
 pub struct ChatTemplate(Environment<'static>);
 
 impl ChatTemplate {
-    /// Parses a template. Of special tokens with one name the first stands.
+    /// Parses a template. The first of several special tokens with one name counts.
     ///
     /// # Errors
     ///
@@ -175,8 +175,9 @@ impl ChatTemplate {
         Self::new(source, tokens).map_err(at)
     }
 
-    /// The text of a conversation of roles (`system`, `user`, `assistant`) and what they say, ready
-    /// for [`Tokenizer::encode_markup`], ending where the model's answer begins.
+    /// The text of a conversation, given as roles (`system`, `user`, `assistant`) and their
+    /// messages. It is ready for [`Tokenizer::encode_markup`] and ends where the model's answer
+    /// begins.
     ///
     /// # Errors
     ///
@@ -202,8 +203,8 @@ fn wrong(why: impl std::fmt::Display) -> ChatError {
     ChatError(format!("{NAME}: {why}"))
 }
 
-/// Python's methods, which minijinja's values do not have. Those that could make much of little go
-/// through the filters of the same name, which ask for fuel first.
+/// Python's methods, which minijinja's values do not have. Methods with a much larger result than
+/// input go through the filters of the same name, which ask for fuel first.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     match (name, args) {
         _ if value.kind() != ValueKind::String => {}

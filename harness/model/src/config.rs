@@ -1,9 +1,9 @@
-//! The shape of a model: read from the metadata, then held against the tensors, so that whoever has
-//! a [`Config`] may rely on every tensor being there with the right dimensions. Weight types are
-//! not looked at: what can be decoded is for the decoder to say.
+//! The shape of a model: read from the metadata, then checked against the tensors. A [`Config`]
+//! guarantees that every tensor is there with the right dimensions. Weight types are not checked:
+//! the decoder says which it can decode.
 //!
-//! What would change the result and is not implemented (biases, experts, soft-capping, scaled rope)
-//! is an error that names it, never ignored.
+//! Settings that would change the result and are not implemented (biases, experts, soft-capping,
+//! scaled rope) are errors that name them, never ignored.
 
 mod huggingface;
 mod refuse;
@@ -27,7 +27,7 @@ pub(super) use tensors::Tensors;
 pub enum Arch {
     /// Gemma 3, text.
     Gemma3,
-    /// Llama 3.2 and what else is stored as `llama`.
+    /// Llama 3.2 and other models that are stored as `llama`.
     Llama,
     /// Qwen3, dense.
     Qwen3,
@@ -86,7 +86,7 @@ pub struct Config {
     pub rope_base_local: f32,
     /// Keys that a local layer sees, the current one included.
     pub window: Option<usize>,
-    /// Which elements rope rotates together.
+    /// Pairs of elements that rope rotates together.
     #[serde(serialize_with = "by_name")]
     pub rope_style: RopeStyle,
     /// Queries and keys are normalised per head before rope.
@@ -102,8 +102,8 @@ pub struct Config {
     pub attention_scale: f32,
     /// The head is the embedding, there is no `output.weight`.
     pub tied_head: bool,
-    /// The rope frequencies are divided: by `rope_freqs.weight` in GGUF, elsewhere by what the
-    /// configuration's factors give.
+    /// The rope frequencies are divided: by `rope_freqs.weight` in GGUF, elsewhere by the
+    /// configuration's factors.
     pub rope_freqs: bool,
     /// Token that begins a text.
     pub bos: Option<u32>,
@@ -113,7 +113,7 @@ pub struct Config {
     pub end_tokens: Vec<u32>,
 }
 
-/// Why a file holds no model that is understood.
+/// Reason why a file holds no supported model.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum ConfigError {
@@ -148,14 +148,14 @@ pub enum ConfigError {
     TensorValue { offset: usize, name: String, why: String },
 }
 
-/// Tokens beside the EOS that end a turn or a message.
+/// Tokens other than the EOS that end a turn or a message.
 pub(super) const END_KEYS: [&str; 2] =
     ["tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
 /// Gemma 3: every sixth layer is global, the others see a window.
 const GEMMA3_PERIOD: usize = 6;
 /// Gemma 3's base of rope in local layers, which files need not name.
 const GEMMA3_LOCAL_BASE: f32 = 10_000.0;
-/// Layers of the one Gemma 3 (27B) whose attention scale is not 1/√head_dim.
+/// Layers of Gemma 3 27B, the only Gemma 3 whose attention scale is not 1/√head_dim.
 const GEMMA3_27B_LAYERS: usize = 62;
 
 impl Config {
@@ -246,7 +246,7 @@ impl Config {
         if self.is_global(layer) { None } else { self.window }
     }
 
-    /// Why a GGUF file cannot say what this configuration says, if it cannot: readers compute the
+    /// Reason why a GGUF file cannot express this configuration, if it cannot: readers compute the
     /// attention scale from the shape.
     pub fn beyond_gguf(&self) -> Option<String> {
         let by_shape =

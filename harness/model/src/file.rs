@@ -21,29 +21,29 @@ use super::safetensors::SafetensorsError;
 #[cfg(feature = "text")]
 use super::tokenizer::{TokenizerError, Vocabulary};
 
-/// Why a checkpoint could not be read or written. Every message begins with the path; the cause is
+/// A fault in reading or writing a checkpoint. Every message begins with the path; the cause is
 /// part of the message.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", path.display())]
 pub struct ModelError {
     /// The file or folder.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The fault.
     pub kind: ModelErrorKind,
 }
 
 impl ModelError {
-    /// Puts the path before what is wrong with the file.
+    /// Puts the path before the fault.
     pub(super) fn at<E: Into<ModelErrorKind>>(path: &Path) -> impl Fn(E) -> Self + Copy {
         move |error| Self { path: path.to_owned(), kind: error.into() }
     }
 }
 
-/// What is wrong with a file or folder of a checkpoint.
+/// A fault of a checkpoint's file or folder.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum ModelErrorKind {
-    /// The file system refused what is to be read.
+    /// The file system refused to read.
     #[error("cannot {action}: {error}")]
     Io { action: &'static str, error: io::Error },
     /// The bytes are no GGUF file that can be read.
@@ -52,13 +52,13 @@ pub enum ModelErrorKind {
     /// The bytes are no safetensors file that can be read.
     #[error(transparent)]
     Safetensors(#[from] SafetensorsError),
-    /// A JSON file of a checkpoint says what cannot be.
+    /// A JSON file of a checkpoint has an invalid value.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The files of a checkpoint do not make one.
     #[error("{0}")]
     Folder(String),
-    /// The tokenizer beside a checkpoint is none that is understood.
+    /// The checkpoint's tokenizer is not supported.
     #[cfg(feature = "text")]
     #[error(transparent)]
     Vocabulary(#[from] VocabularyError),
@@ -73,7 +73,7 @@ pub enum ModelErrorKind {
     #[cfg(feature = "text")]
     #[error(transparent)]
     Chat(#[from] ChatError),
-    /// The file system refused what is to be written.
+    /// The file system refused to write.
     #[error("cannot {action}: {error}")]
     Output { action: &'static str, error: io::Error },
     /// A file to be written is there already.
@@ -90,7 +90,7 @@ impl From<String> for ModelErrorKind {
 /// A file of a checkpoint, mapped.
 #[derive(Debug)]
 pub struct Mapped {
-    /// Where it was opened.
+    /// The path it was opened at.
     pub path: PathBuf,
     map: Mmap,
 }
@@ -129,7 +129,7 @@ impl Mapped {
 /// index over them has GGUF's names and dimensions, whatever the format.
 #[derive(Debug)]
 pub struct ModelFile {
-    /// Where it was opened.
+    /// The path it was opened at.
     pub path: PathBuf,
     /// Every file with tensors.
     files: Vec<Arc<Mapped>>,
@@ -138,7 +138,7 @@ pub struct ModelFile {
     by_name: HashMap<String, usize>,
 }
 
-/// Where the index comes from.
+/// Source of the index.
 #[derive(Debug)]
 enum Source {
     Gguf(Box<Gguf>),
@@ -181,8 +181,8 @@ impl ModelFile {
         }
     }
 
-    /// What the checkpoint's tokenizer is made of, if it has one: of a GGUF its metadata, of a
-    /// folder its `tokenizer.json`, where that is byte-level BPE of a known kind.
+    /// Returns the checkpoint's vocabulary, if it has one. It is read from a GGUF's metadata or a
+    /// folder's `tokenizer.json`, which must be byte-level BPE of a known kind.
     ///
     /// # Errors
     /// An entry has another type than it must have, or the tokenizer is of another kind.
@@ -203,7 +203,7 @@ impl ModelFile {
         }
     }
 
-    /// What is beside the tensors of a checkpoint that is no GGUF.
+    /// Returns the files beside the tensors; none for a GGUF.
     pub(crate) fn folder(&self) -> Option<&Folder> {
         match &self.source {
             Source::Gguf(_) => None,
@@ -211,7 +211,7 @@ impl ModelFile {
         }
     }
 
-    /// `tokenizer.json` beside the weights, where there is one.
+    /// `tokenizer.json` of the folder, if there is one.
     pub fn tokenizer_json(&self) -> Option<&Path> {
         self.folder().and_then(|folder| folder.tokenizer_json.as_deref())
     }
@@ -231,7 +231,7 @@ impl ModelFile {
         self.by_name.get(name).map(|&i| &self.tensors[i])
     }
 
-    /// What the files call a tensor.
+    /// Returns a tensor's name in the files.
     pub fn stored_name(&self, name: &str) -> String {
         self.folder().map_or_else(|| name.to_owned(), |folder| folder.stored_name(name))
     }
@@ -244,8 +244,7 @@ impl ModelFile {
         &self.files[tensor.file].bytes()[tensor.range.clone()]
     }
 
-    /// What is added to the values of every norm: GGUF stores Gemma's as `1 + w`, safetensors as
-    /// `w`.
+    /// Offset added to every norm weight: GGUF stores Gemma's as `1 + w`, safetensors as `w`.
     pub fn norm_offset(&self, config: &Config) -> f32 {
         let gemma = config.arch == super::Arch::Gemma3;
         if gemma && self.gguf().is_none() { 1.0 } else { 0.0 }

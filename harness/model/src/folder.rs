@@ -23,14 +23,14 @@ use super::tokenizer::Vocabulary;
 /// Longest JSON file that is read: tokenizers run to tens of megabytes.
 const MAX_JSON: u64 = 1 << 28;
 
-/// What is beside the tensors.
+/// A Hugging Face checkpoint without its tensors: configuration, tokenizer and tensor names.
 #[derive(Debug, Default)]
 pub(crate) struct Folder {
     config_path: PathBuf,
     config: Value,
     generation: Option<(Value, PathBuf)>,
     pub(crate) tokenizer_json: Option<PathBuf>,
-    /// How tensors are named; none where the architecture is not known.
+    /// Naming of the tensors; none if the architecture is unknown.
     names: Option<Names>,
     /// Tensors without a place in the text model, by their stored names.
     pub(crate) others: Vec<TensorInfo>,
@@ -38,7 +38,7 @@ pub(crate) struct Folder {
     unknown: Option<String>,
 }
 
-/// Whether a path means a configuration with safetensors, and not a GGUF file.
+/// Returns true if a path means a configuration with safetensors, not a GGUF file.
 pub(crate) fn is_huggingface(path: &Path) -> bool {
     path.is_dir() || path.extension().is_some_and(|e| e == "safetensors")
 }
@@ -182,7 +182,8 @@ impl Folder {
         &self.config
     }
 
-    /// Where Q and K rows pair elements half a head apart and GGUF has neighbours.
+    /// Returns true for Q and K matrices whose rows GGUF interleaves: Hugging Face pairs elements
+    /// half a head apart, GGUF pairs neighbours.
     #[cfg(feature = "text")]
     pub(crate) fn interleaves(arch: Arch, tensor: &str) -> bool {
         let part = tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
@@ -209,7 +210,7 @@ fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, ModelError> {
     json::parse(bytes).map_err(|error| ModelError::at(path)(format!("no valid JSON: {error}")))
 }
 
-/// The files of a checkpoint and what they list, each tensor with the number of its file.
+/// The files of a checkpoint and their tensors, each with the number of its file.
 type Listing = (Vec<Mapped>, Vec<(usize, Listed)>);
 
 fn tensors(path: &Path, folder: &Path) -> Result<Listing, ModelError> {
@@ -282,9 +283,8 @@ fn shards(folder: &Path, index: &Path) -> Result<Listing, ModelError> {
     Ok((files, all))
 }
 
-/// Where a shard lies: a file of the folder, since an index is not trusted with other files. A link
-/// may lead to the blobs beside the snapshots of Hugging Face's own cache, and nowhere else
-/// outside.
+/// Returns a shard's path. It must be a file of the folder, since an index is not trusted with
+/// other files. A link may lead only to the blobs beside the snapshots of Hugging Face's own cache.
 fn shard_path(folder: &Path, shard: &str) -> Result<PathBuf, String> {
     let mut parts = Path::new(shard).components();
     let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));

@@ -91,13 +91,13 @@ pub(crate) fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-/// What is wrong with a value. `key` is the path to it, as `rope_scaling.factor`.
+/// A fault of a value. `key` is the path to it, such as `rope_scaling.factor`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("key `{key}`: {why}")]
 pub struct KeyError {
     /// The path to the value.
     pub key: String,
-    /// What is wrong.
+    /// The fault.
     pub why: String,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Object<'a> {
         KeyError { key: format!("{}{key}", self.path), why: why.into() }
     }
 
-    /// Refuses a value and says what it is.
+    /// Refuses a value and shows it.
     pub(crate) fn refused(&self, key: &str, why: impl fmt::Display) -> KeyError {
         let value = self.map.get(key).map_or_else(|| "nothing".to_owned(), shown);
         self.error(key, format!("{value} is refused: {why}"))

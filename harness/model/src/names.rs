@@ -23,7 +23,7 @@ const POST_NORMS: [(&str, &str); 3] = [
     ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
 
-/// Where a checkpoint keeps the text model: as its own, or inside a model of text and images.
+/// Prefixes of the text model's tensors: alone, or inside a model of text and images.
 const ROOTS: [Root; 3] = [
     Root { model: "model.", head: "lm_head." },
     Root { model: "language_model.model.", head: "language_model.lm_head." },
@@ -36,7 +36,7 @@ struct Root {
     head: &'static str,
 }
 
-/// How one checkpoint names its tensors.
+/// Tensor names of one checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     arch: Arch,
@@ -44,8 +44,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The naming of a checkpoint of these tensors; the first if none fits, so that what is missing
-    /// has a name.
+    /// The naming of a checkpoint of these tensors; the first if none fits, so that missing tensors
+    /// have a name.
     pub(crate) fn of<'a>(arch: Arch, tensors: impl Iterator<Item = &'a str>) -> Self {
         let ends = ".embed_tokens.weight";
         let mut roots: Vec<&str> = tensors.filter_map(|name| name.strip_suffix(ends)).collect();
@@ -100,8 +100,8 @@ impl Names {
         of_layer().unwrap_or_else(|| gguf.to_owned())
     }
 
-    /// A tensor that takes no part in decoding text: a buffer that is computed anew, or a part of
-    /// the image model beside the text model.
+    /// Returns true for a tensor that takes no part in decoding text: a buffer that is computed
+    /// anew, or a part of the image model.
     pub(crate) fn is_aside(self, stored: &str) -> bool {
         let images = ["vision_tower.", "multi_modal_projector."];
         let beside = |name: &str| images.iter().any(|part| name.starts_with(part));

@@ -1,6 +1,6 @@
 //! Scaled rope of Llama 3.
 
-/// How Llama 3 stretches rope beyond the positions of its first training: `rope_type` `llama3` in a
+/// Llama 3's scaling of rope beyond the context of its first training: `rope_type` `llama3` in a
 /// configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Llama3Rope {

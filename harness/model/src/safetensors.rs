@@ -1,9 +1,9 @@
 //! safetensors: the index over the bytes of one file.
 //!
-//! Accepted is what the `safetensors` crate accepts (an u64 length, a JSON header of tensors whose
-//! data follow each other without gap to the end of the file), less headers that name a tensor
-//! twice or whose sizes are beyond 2⁶³. What it refuses without saying which tensor is looked for
-//! here first, so that every message names one.
+//! The reader accepts the files that the `safetensors` crate accepts (an u64 length, a JSON header
+//! of tensors whose data follow each other without gap to the end of the file), except headers that
+//! name a tensor twice or whose sizes are beyond 2⁶³. Faults that the crate reports without a
+//! tensor are looked for here first, so that every message names one.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::json::{self, KeyError, Object};
 /// The crate's bound on a header, so that a length alone allocates nothing.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// What is wrong with a safetensors file.
+/// A fault of a safetensors file.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum SafetensorsError {
@@ -35,7 +35,7 @@ pub enum SafetensorsError {
 pub struct Listed {
     /// Its name, unique in the file.
     pub name: String,
-    /// How its values are stored.
+    /// Storage of its values.
     pub dtype: Dtype,
     /// Slowest dimension first; the product of those that are not zero is below 2⁶³.
     pub shape: Vec<u64>,
@@ -69,7 +69,7 @@ pub fn index(bytes: &[u8]) -> Result<Vec<Listed>, SafetensorsError> {
     Ok(listed)
 }
 
-/// Where the data begin, and the bytes of the header before them.
+/// Returns the offset of the data and the bytes of the header before them.
 fn header_text(bytes: &[u8]) -> Result<(usize, &[u8]), SafetensorsError> {
     let header = |why: String| SafetensorsError::Header { why };
     let Some(len) = bytes.first_chunk::<8>().map(|b| u64::from_le_bytes(*b)) else {

@@ -1,4 +1,4 @@
-//! What a checkpoint holds, for `lathe inspect`.
+//! Summary of a checkpoint, for `lathe inspect`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::file::{ModelErrorKind, ModelFile};
 use super::gguf::GgmlType;
 use super::json::{cut, shown};
 
-/// What a checkpoint holds.
+/// Summary of a checkpoint.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelSummary {
     /// The file.
@@ -30,7 +30,7 @@ pub struct ModelSummary {
     pub name: Option<String>,
     /// The shape, if the model is understood.
     pub config: Option<Config>,
-    /// Why there is no shape.
+    /// Reason why there is no shape.
     pub config_error: Option<String>,
     /// Tensors by type, most bytes first.
     pub types: Vec<TypeSummary>,
@@ -51,7 +51,7 @@ pub struct ModelSummary {
 pub struct TypeSummary {
     /// The type.
     pub ty: GgmlType,
-    /// How many tensors have it.
+    /// Number of tensors.
     pub tensors: usize,
     /// Values in them.
     pub parameters: u64,

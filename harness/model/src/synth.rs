@@ -1,5 +1,5 @@
-//! Deterministic random checkpoints of the real shapes: what speed and correctness need from a
-//! model without its weights. Other engines load them.
+//! Deterministic random checkpoints of the real shapes, for tests of speed and correctness without
+//! a model's weights. Other engines load them.
 //!
 //! Every value is a function of seed, tensor and element alone, so any number of threads writes the
 //! same bytes.
@@ -103,20 +103,20 @@ impl fmt::Display for SynthArch {
     }
 }
 
-/// What to write.
+/// Settings of a synthetic checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SynthSpec {
     /// The shape.
     pub arch: SynthArch,
-    /// How the matrices are stored. Norms and rope factors are always F32.
+    /// Storage of the matrices. Norms and rope factors are always F32.
     pub quant: Format,
-    /// How the embedding, and with it the tied head, is stored, if otherwise.
+    /// Storage of the embedding, and with it of the tied head, if different.
     pub embed_quant: Option<Format>,
     /// Another seed gives other weights.
     pub seed: u64,
 }
 
-/// What was written.
+/// Summary of the written file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SynthSummary {
     /// The file.
@@ -132,7 +132,7 @@ pub struct SynthSummary {
     pub seed: u64,
     /// Tensors by how they are stored.
     pub types: BTreeMap<&'static str, usize>,
-    /// Matrices whose rows hold no whole blocks of what was asked for.
+    /// Matrices whose rows hold no whole blocks of the requested type.
     pub fallbacks: Vec<Fallback>,
 }
 
@@ -160,12 +160,13 @@ impl fmt::Display for Fallback {
     }
 }
 
-/// Tensors by what was asked for, what they are stored as, and the length of their rows.
+/// Tensors by requested type, stored type and length of their rows.
 #[derive(Default)]
 pub(super) struct Fallbacks(BTreeMap<(Format, Format, u64), usize>);
 
 impl Fallbacks {
-    /// How a matrix with rows of this length is stored; counted where that is not what is asked.
+    /// Returns the storage of a matrix with rows of this length; counts it if that differs from
+    /// `asked`.
     pub(super) fn fitting(&mut self, asked: Format, row_len: u64) -> Format {
         let stored = fitting(asked, row_len);
         if stored != asked {
@@ -184,12 +185,13 @@ impl Fallbacks {
 }
 
 /// Bytes that a thread takes at a time, and parts generated between two writes: large enough to
-/// hide the calls, small enough to stay in memory beside anything else.
+/// hide the calls, small enough to need little memory.
 const PART: usize = 256 << 10;
 const PARTS: usize = 64;
 
-/// Writes a checkpoint. It is written beside `path` under another name and renamed when complete,
-/// so a file at `path` is always whole. `progress` is told the bytes written so far and in all.
+/// Writes a checkpoint. It is written under a temporary name in the folder of `path` and renamed
+/// when complete, so a file at `path` is always whole. `progress` is told the bytes written so far
+/// and in all.
 ///
 /// # Errors
 /// `path` exists already, or the file system refuses.

@@ -53,7 +53,7 @@ pub struct Tokenizer {
     library: Library,
     /// The literals that are no control tokens.
     plain: AddedVocabulary,
-    /// In place of the library's model: SentencePiece of a GGUF file.
+    /// Scores of a GGUF file's SentencePiece, which replace the library's model.
     scores: Option<Scores>,
     /// Control tokens that go before and after a text.
     around: [Vec<u32>; 2],
@@ -67,7 +67,7 @@ pub struct Tokenizer {
 enum Spelling {
     /// One character per byte, in GPT-2's alphabet.
     Bytes(HashMap<char, u8>),
-    /// What the library's decoder makes of it; where `bytes`, `<0xNN>` is a byte.
+    /// Text of the library's decoder; with `bytes`, `<0xNN>` is a byte.
     Text { bytes: bool },
 }
 
@@ -296,7 +296,7 @@ fn literals(
     })
 }
 
-/// Calls the library. Files that nobody checked make it panic in places; that is an error.
+/// Calls the library. Unchecked files make it panic in places; that is an error.
 fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, TokenizerError> {
     match std::panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| match error.downcast() {

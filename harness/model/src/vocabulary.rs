@@ -1,5 +1,5 @@
-//! The tokenizer of a checkpoint as data: the vocabulary and the ways to split text that a GGUF file
-//! names. `tokenizer` makes an engine of it.
+//! The tokenizer of a checkpoint as data: the vocabulary and the named pre-tokenizers of GGUF.
+//! `tokenizer` makes an engine of it.
 
 use crate::gguf::{Gguf, GgufError};
 
@@ -51,7 +51,7 @@ pub struct Vocabulary {
     pub add_space_prefix: Option<bool>,
 }
 
-/// A way to split text into words.
+/// A pre-tokenizer: a rule to split text into words.
 #[derive(Debug)]
 pub(crate) struct Pre {
     /// Names in `tokenizer.ggml.pre`.

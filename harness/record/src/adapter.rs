@@ -1,8 +1,8 @@
-//! What is known of an adapter.
+//! Description of an adapter.
 
 use serde::Serialize;
 
-/// What `doctor` and every record say of an adapter.
+/// Description of an adapter, for `doctor` and every record.
 #[derive(Default, Clone, Debug, Serialize)]
 pub struct AdapterSummary {
     /// Place in the list of adapters.
@@ -13,7 +13,7 @@ pub struct AdapterSummary {
     pub driver: String,
     /// vulkan, metal or dx12.
     pub backend: String,
-    /// Where it sits on the PCI bus, where the back end says so.
+    /// PCI address, if the back end reports it.
     pub pci: Option<String>,
     /// discrete-gpu, integrated-gpu, cpu, …
     pub kind: String,

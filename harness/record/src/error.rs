@@ -1,4 +1,4 @@
-//! Errors of records and of what is computed from them.
+//! Errors of records and of figures computed from them.
 
 use std::path::PathBuf;
 
@@ -13,13 +13,13 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// What the system said of a file; for `map_err`.
+    /// Wraps the system's error for a file; for `map_err`.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Error::Io { path: path.into(), source }
     }

@@ -103,7 +103,7 @@ pub fn replace_folder(path: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()
     put().inspect_err(|_| drop(fs::remove_dir_all(&partial)))
 }
 
-/// A temporary name of this process beside a file or folder.
+/// A temporary name of this process in the folder of a file.
 fn beside(path: &Path, what: &str) -> io::Result<PathBuf> {
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(path.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
@@ -115,13 +115,13 @@ fn beside(path: &Path, what: &str) -> io::Result<PathBuf> {
 #[derive(Debug)]
 pub struct Partial {
     path: PathBuf,
-    /// Where to write it.
+    /// The file, open for writing.
     pub file: File,
     finished: bool,
 }
 
 impl Partial {
-    /// Begins one beside `target`.
+    /// Creates a temporary file in the folder of `target`.
     ///
     /// # Errors
     /// That no file can be created there.
@@ -151,7 +151,7 @@ impl Drop for Partial {
     }
 }
 
-/// All that a reader has.
+/// Reads a reader to its end.
 ///
 /// # Errors
 /// As the reader; or that there are more than `most` bytes.
@@ -176,7 +176,7 @@ pub fn text(bytes: Vec<u8>) -> io::Result<String> {
     })
 }
 
-/// Serialises a path as text, what is not UTF-8 in it replaced: a report says what it can.
+/// Serialises a path as text; bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
 /// As the serializer.

@@ -33,7 +33,8 @@ const FALSE_REPORTS: f64 = 0.008;
 /// committed records, all tails included (a test compares).
 const KERNEL_RUNS: f64 = 0.0075;
 
-/// The same by the host's clock: six pairs of decodes, docs/findings/gate-on-a-real-gpu.md.
+/// Standard deviation of a decode's time by the host's clock, from run to run: six pairs of
+/// decodes, docs/findings/gate-on-a-real-gpu.md.
 const HOST_RUNS: f64 = 0.015;
 
 /// Smallest change that one record a side may confirm. A case is the same only where it is excluded.
@@ -60,11 +61,11 @@ pub struct GateCase {
     pub ratio: Option<Ratio>,
     /// Ratios from `1 / (1 + threshold)` to `1 + threshold` are no change.
     pub threshold: f64,
-    /// Its source differs, or is not known to be equal: only then can it fail.
+    /// Its source differs, or is not known to be equal: only such a case can fail.
     pub changed: bool,
-    /// New against base.
+    /// Verdict on the new side.
     pub verdict: Verdict,
-    /// Reason for an inconclusive verdict, and what else to know; may be empty.
+    /// Reason for an inconclusive verdict, and remarks; may be empty.
     pub reason: String,
 }
 
@@ -73,9 +74,9 @@ pub struct GateCase {
 pub struct Control {
     /// Number of these cases with times to rely on.
     pub cases: usize,
-    /// Their median, new over base: taken off every case.
+    /// Their median ratio, new over base: divided out of every case.
     pub shift: f64,
-    /// Nineteen of twenty lie within this of it, as a fraction.
+    /// Distance from the shift within which nineteen of twenty of them lie, as a fraction.
     pub spread: f64,
 }
 
@@ -84,7 +85,7 @@ pub struct Control {
 pub struct GateReport {
     /// Cases of both sides, in the order of the earlier runs.
     pub cases: Vec<GateCase>,
-    /// None where no case has the same source in both.
+    /// Shift of unchanged cases; none where no case has the same source in both.
     pub control: Option<Control>,
     /// Cases that had a time and are wrong now, each with its reason.
     pub wrong: Vec<String>,
@@ -162,7 +163,7 @@ pub fn compare(base: &[Run], new: &[Run], force: bool) -> Result<GateReport> {
     Ok(report)
 }
 
-/// Refuses a run that cannot be compared with the first one; warns of what differs.
+/// Refuses a run that cannot be compared with the first one; warns of differences.
 fn environments(
     first: &Environment,
     other: &Environment,
@@ -226,7 +227,7 @@ fn same_kind(first: &Run, run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Whether two runs are one: figures of two runs are never equal in every case.
+/// Returns true if two runs are one: figures of two runs are never equal in every case.
 fn same_run(one: &Run, other: &Run) -> bool {
     let figures = |row: &Row| (row.key(), row.n, row.median_us, row.noise);
     !one.rows.is_empty() && one.rows.iter().map(figures).eq(other.rows.iter().map(figures))
@@ -254,7 +255,7 @@ struct Case {
     changed: bool,
     /// Reasons not to trust or not to compare the times.
     unclear: Vec<String>,
-    /// What else to know.
+    /// Remarks for the reader.
     notes: Vec<String>,
     /// Standard deviation from run to run.
     run_to_run: f64,
@@ -489,9 +490,9 @@ fn shift(cases: &[Case], side: usize, run: usize) -> f64 {
     if logs.is_empty() { 0.0 } else { paired::median(&logs) }
 }
 
-/// Factor by which runs lie further apart than they should: by the controls, and by the runs of a
-/// side, each over what is expected of it. The 95th percentile over the normal distribution's, and
-/// not the largest: a few cases that lie apart shall not blind the rest.
+/// Factor by which runs lie further apart than expected: by the controls, and by the runs of a
+/// side. It is the 95th percentile over the normal distribution's, not the largest, so that a few
+/// outlying cases do not blind the rest.
 fn wider(cases: &[Case], controls: &[&Case]) -> f64 {
     let of_controls = controls
         .iter()

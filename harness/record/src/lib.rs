@@ -1,5 +1,5 @@
-//! Plain data, and what is computed from it alone: records, statistics, the regression gate. What
-//! measures fills these, what reports reads them, and nothing here knows a device.
+//! Plain data and computations on it alone: records, statistics, the regression gate. Measuring
+//! code fills these, reports read them, and nothing here knows a device.
 
 pub mod adapter;
 pub mod error;
@@ -21,7 +21,7 @@ pub use error::{Error, Result};
 pub use ratio::Ratio;
 pub use size::{bytes, count};
 
-/// Adds what is not there yet, each once and in its order.
+/// Adds new elements, each once and in its order.
 fn add_new<T: PartialEq>(to: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
     for one in more {
         if !to.contains(&one) {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::row::Run;
 
-/// Which of two contradicting inputs counts.
+/// Choice between two contradicting inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefer {
     /// The later by its date; equal dates stay a contradiction, and so do files of one run.
@@ -43,7 +43,7 @@ impl FromStr for Prefer {
 pub struct Merged<T> {
     /// All inputs as one.
     pub merged: T,
-    /// What was counted once or left out, and why.
+    /// Inputs counted once or left out, with the reason.
     pub notes: Vec<String>,
     /// Contradictions, each with the names of the files; the result is then no result.
     pub contradictions: Vec<String>,
@@ -92,7 +92,7 @@ pub fn merge(inputs: Vec<(PathBuf, Run)>, prefer: Option<Prefer>) -> Merged<Vec<
     result
 }
 
-/// Whether one process wrote two runs: it began in one moment, with one seed and bandwidth.
+/// Returns true if one process wrote both runs: they share start, seed and bandwidth.
 fn is_same(a: &Run, b: &Run) -> bool {
     let begun = |run: &Run| {
         run.rows.first().map(|row| {

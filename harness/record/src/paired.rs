@@ -6,9 +6,9 @@
 //! the interval that the sign test gives it: between order statistics, whatever the distribution
 //! ([`stats::median_interval`]).
 //!
-//! A run looks at its interval every ten blocks and stops when it likes what it sees. Intervals of
-//! 95 % at each look held the truth in as few as 82 % of simulated runs that ended so; those of
-//! 99 % hold it in 95 % and more, wherever the truth lies ([`Options::confidence`]).
+//! A run looks at its interval every ten blocks and stops once that decides. Intervals of 95 %
+//! at each look held the truth in as few as 82 % of simulated runs that ended this way; intervals
+//! of 99 % hold it in 95 % and more, wherever the truth lies ([`Options::confidence`]).
 //!
 //! The same run also holds A against itself and B against itself, as contrasts of the four
 //! samples of a block in which a linear drift cancels too. What a side seems to differ from
@@ -20,8 +20,8 @@
 //! wave of 3 % and a period of four samples made half of the verdicts false. Drawn orders put it on
 //! either side by chance, and the median stays where it was.
 //!
-//! What no statistic of one run sees: a difference that is real in this process and gone in the
-//! next, such as where buffers happen to lie.
+//! No statistic of one run sees a difference that is real in this process and gone in the next,
+//! such as the place of buffers in memory.
 
 use std::fmt;
 
@@ -37,8 +37,8 @@ pub const FEWEST_BLOCKS: usize = 8;
 /// chance many occasions; few blocks are where it is easily had.
 pub const FEWEST_TO_STOP: usize = 10;
 
-/// SAME needs the interval within so many times the indifference asked for, however far the
-/// controls widen it.
+/// Largest multiple of the indifference asked for within which SAME needs the interval, however far
+/// the controls widen the zone.
 pub const MOST_WIDENED: f64 = 2.0;
 
 /// Samples of a block.
@@ -58,23 +58,23 @@ const ORDERS: [[usize; 4]; 8] = [
     [2, 3, 4, 5],
 ];
 
-/// Which samples of a block are A's.
+/// Assignment of a block's samples to side A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Order(usize);
 
 impl Order {
-    /// One of all, equally likely.
+    /// Draws one of all orders, equally likely.
     pub fn draw(rng: &mut Rng) -> Self {
         Self(rng.below(ORDERS.len() as u32) as usize)
     }
 
-    /// Whether sample `at` of the block is A's.
+    /// Returns true if sample `at` of the block is A's.
     pub fn is_a(self, at: usize) -> bool {
         ORDERS[self.0].contains(&at)
     }
 
-    /// With the sides swapped.
+    /// Swaps the sides.
     #[must_use]
     pub fn swapped(self) -> Self {
         Self(ORDERS.len() - 1 - self.0)
@@ -151,7 +151,7 @@ pub enum Verdict {
     Faster,
     /// B takes more time, by more than the zone.
     Slower,
-    /// They differ by less than the zone.
+    /// Times differ by less than the zone.
     Same,
     /// The measurement decides nothing.
     #[default]
@@ -164,7 +164,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// How to decide.
+/// Settings of the decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Difference that does not matter, as a fraction: ratios from `1 / (1 + indifference)` to
@@ -180,7 +180,7 @@ impl Default for Options {
     }
 }
 
-/// B against A, with what the answer rests on.
+/// B compared with A, with the evidence of the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Time of B over time of A.
@@ -196,7 +196,7 @@ pub struct Comparison {
     pub verdict: Verdict,
     /// Blocks measured.
     pub blocks: usize,
-    /// Why the blocks allow no verdict at all, if so.
+    /// Reason why the blocks allow no verdict at all, if so.
     pub unusable: Option<String>,
 }
 
@@ -255,9 +255,10 @@ pub fn compare(blocks: &[Block], options: &Options) -> Comparison {
     found
 }
 
-/// Whether more blocks would be wasted: the verdict is decided, or the interval's half-width in
-/// log space is below `target` and no control widens the zone, which more blocks could mend; both
-/// after [`FEWEST_TO_STOP`] blocks; or a time is unusable, which no further block mends.
+/// Returns true if more blocks would be wasted. After [`FEWEST_TO_STOP`] blocks that is a decided
+/// verdict, or an interval with a half-width below `target` in log space unless a control widens
+/// the zone, which more blocks could mend. An unusable time, which no further block mends, stops
+/// earlier.
 pub fn enough(blocks: &[Block], options: &Options, target: f64) -> bool {
     let found = compare(blocks, options);
     if found.unusable.is_some() {
@@ -269,13 +270,14 @@ pub fn enough(blocks: &[Block], options: &Options, target: f64) -> bool {
             || (as_asked && found.ratio.half_width() < target))
 }
 
-/// Whether a time can be one: zero and negative ones are timestamps that did not advance.
+/// Returns true for a time that is positive and finite: timestamps that did not advance give zero
+/// or negative ones.
 pub fn usable(time: &f64) -> bool {
     time.is_normal() && *time > 0.0
 }
 
-/// A side against itself: outer over inner samples of its four in an order, less what a linear
-/// drift makes of that, as large as a block's log-ratio is by chance.
+/// A side compared with itself: outer over inner samples of its four in an order, less the effect
+/// of a linear drift, scaled to the chance spread of a block's log-ratio.
 fn against_itself(order: Order, logs: [f64; 4]) -> f64 {
     let places = order.places().map(|at| at as f64);
     let mean = places.iter().sum::<f64>() / 4.0;
@@ -307,7 +309,7 @@ mod tests {
     /// Blocks for which the time of a simulated run lasts.
     const BLOCKS: usize = 150;
 
-    /// What disturbs the samples of a simulated run, in the order they are taken.
+    /// Disturbances of the samples of a simulated run, in the order they are taken.
     #[derive(Clone, Copy, Default)]
     struct Noise {
         /// Standard deviation of each sample, as a fraction.
@@ -329,8 +331,8 @@ mod tests {
         /// Height of a square wave that does.
         square: f64,
         period: f64,
-        /// How much longer B alone takes in a tenth of the time: in spells that last `spell`
-        /// samples on average.
+        /// Extra time of B alone, as a fraction, during a tenth of the run: in spells that last
+        /// `spell` samples on average.
         one_sided: f64,
         spell: f64,
         /// Standard deviation of a side's own time in a process, which is constant in it.
@@ -500,7 +502,7 @@ mod tests {
         stopped_by(BLOCKS, run, ratio, noise)
     }
 
-    /// The same with as many blocks as its time allows.
+    /// Makes such a run with as many blocks as its time allows.
     fn stopped_by(most: usize, run: u64, ratio: f64, noise: &Noise) -> Comparison {
         let options = Options::default();
         let all = simulate(run, most, ratio, noise);
@@ -508,7 +510,7 @@ mod tests {
         compare(&all[..stop.unwrap_or(all.len())], &options)
     }
 
-    /// Whether a verdict on identical sides tells them apart.
+    /// Returns true if a verdict on identical sides tells them apart.
     fn told_apart(verdict: Verdict) -> bool {
         matches!(verdict, Verdict::Faster | Verdict::Slower)
     }
@@ -563,7 +565,8 @@ mod tests {
         assert!(share >= 0.936, "{share}");
     }
 
-    /// What lasts as long as a run is a difference in it. Fresh processes see it come and go.
+    /// A disturbance as long as a run shows as a difference in it. Fresh processes see it come and
+    /// go.
     #[test]
     fn what_one_process_cannot_see_three_do() {
         let white = Noise { white: 0.003, ..Noise::default() };

@@ -7,7 +7,7 @@ use super::record::{Ab, AbProcess, AbSide, Bench, BenchCase, Body, Record, Timin
 /// Fewest processes whose agreement is a claim.
 pub const CLAIM: usize = 3;
 
-/// One record of those that several processes wrote of the same run: all samples, one process after
+/// Merges the records that several processes wrote of the same run: all samples, one process after
 /// the other.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Nothing is known: any ratio from nothing to a million.
+    /// An unknown ratio: anything from nothing to a million.
     pub const UNKNOWN: Self = Self { median: 1.0, low: 0.0, high: 1e6 };
 
     /// Half of its width in log space, which for small widths is a fraction of the ratio.

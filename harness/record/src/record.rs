@@ -1,8 +1,8 @@
 //! A saved run: one versioned JSON document, complete enough that a number in it can be questioned
-//! later. docs/records.md says what the keys mean.
+//! later. docs/records.md explains the keys.
 //!
-//! A file has samples and the figures that follow from them. Whoever reads it computes the figures
-//! again: what the file says of them is for other programs, and is not read.
+//! A file has samples and the figures that follow from them. Readers here compute the figures again
+//! and ignore those of the file, which are for other programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -119,8 +119,8 @@ pub struct Environment {
     pub naga: Option<String>,
     /// The compiler of this command.
     pub rustc: Option<String>,
-    /// What it optimised for, such as `release, opt-level 3`; a cargo profile of another name is
-    /// `release` too.
+    /// Optimisation of the build, such as `release, opt-level 3`; a cargo profile of another name
+    /// is `release` too.
     pub build: Option<String>,
 }
 
@@ -137,13 +137,13 @@ pub struct Machine {
     pub governor: Option<String>,
     /// Version of Vulkan that the loader has, on Linux.
     pub vulkan_loader: Option<String>,
-    /// Where the GPU sits on the bus.
+    /// PCI address of the GPU.
     pub pci: Option<String>,
     /// Setting of the GPU, where its driver can be asked.
     pub card: Option<Card>,
     /// State of the GPU at the start and at the end of the run.
     pub gpu: Vec<GpuState>,
-    /// Variables that change what a run does.
+    /// Environment variables that change a run.
     pub variables: BTreeMap<String, String>,
 }
 
@@ -156,7 +156,7 @@ pub struct Card {
     pub ecc: Option<bool>,
     /// The GPU may be divided into instances (MIG).
     pub mig: Option<bool>,
-    /// The driver stays loaded while nobody uses the GPU.
+    /// The driver stays loaded while the GPU is unused.
     pub persistence: Option<bool>,
     /// Highest clock of the multiprocessors, MHz.
     pub max_sm_mhz: Option<u32>,
@@ -181,7 +181,7 @@ pub struct GpuState {
     pub throttled: Vec<String>,
 }
 
-/// Work that never changes, timed between cases: what changes is the device.
+/// Work that never changes, timed between cases: a change of its time is the device's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Canary {
     /// A copy, seconds: bound by memory.
@@ -211,7 +211,7 @@ pub struct Ceilings {
     pub independent_us: f64,
     /// Cost of recording one, on the CPU, microseconds.
     pub record_us: f64,
-    /// From submitting an empty dispatch to knowing that it is done, microseconds.
+    /// Time from submitting an empty dispatch to knowing that it is done, microseconds.
     pub round_trip_us: f64,
 }
 
@@ -241,7 +241,7 @@ pub struct BenchCase {
     pub tuned: BTreeMap<String, f64>,
     /// Weights rotated past the last-level cache.
     pub cold: Timing,
-    /// The same weights every time.
+    /// Invocations on the same weights every time.
     pub warm: Timing,
     /// Cold invocations each with outputs of its own, in batches without a barrier, so that
     /// neighbours overlap: throughput without the launch. None unless asked for.
@@ -283,7 +283,7 @@ impl BenchCase {
         format!("{}/{} {}", self.kernel, self.variant, self.shape)
     }
 
-    /// With the figures that follow from its samples and this copy bandwidth.
+    /// Fills in the figures that follow from its samples and this copy bandwidth.
     #[must_use]
     pub fn settled(mut self, copy_gb_s: Option<f64>) -> Self {
         let stages = self.stages.iter_mut().filter_map(|stage| stage.cold.as_mut());
@@ -337,7 +337,7 @@ pub enum Flag {
     /// The driver held the clocks down while most samples were taken.
     #[serde(rename = "throttled")]
     Throttled,
-    /// The rate lies above the measured ceiling, within what the ceiling is known to.
+    /// The rate lies above the measured ceiling, within the ceiling's uncertainty.
     #[serde(rename = "above the ceiling")]
     AboveCeiling,
     /// The rotated copies may have stayed in the cache.
@@ -362,8 +362,8 @@ impl fmt::Display for Flag {
 pub struct StageTiming {
     /// WGSL entry point.
     pub entry: String,
-    /// The dispatch again and again, over what a whole invocation left in scratch memory. Nothing
-    /// where it then does something else than in an invocation.
+    /// The dispatch repeated on the scratch memory that a whole invocation left. None if the
+    /// dispatch then does something else than in an invocation.
     pub cold: Option<Timing>,
 }
 
@@ -391,7 +391,7 @@ pub struct Timing {
     /// Samples that were dropped, since the driver held the clocks down meanwhile.
     pub throttled: usize,
     /// Samples of each process, where several took some: `noise` is then over them. Empty for one,
-    /// whose `noise` is only what its own samples say.
+    /// whose `noise` is only that of its own samples.
     pub processes: Vec<usize>,
 }
 
@@ -428,7 +428,7 @@ pub struct Ab {
     /// Median time of B, microseconds.
     #[serde(skip_deserializing)]
     pub b_us: f64,
-    /// B against A; of several processes what all of them say.
+    /// Verdict on B; of several processes the one all of them share.
     #[serde(skip_deserializing)]
     pub verdict: Verdict,
     /// Time of B over time of A, of one run or over processes.
@@ -464,7 +464,7 @@ pub struct Ab {
 }
 
 impl Ab {
-    /// With the figures that follow from its samples.
+    /// Fills in the figures that follow from its samples.
     ///
     /// # Errors
     /// Processes whose blocks are not those that there are.
@@ -564,7 +564,7 @@ pub struct Profile {
     pub kv: String,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// The same decode without a timestamp between its operations.
+    /// A decode of the same steps without a timestamp between its operations.
     pub unprofiled: Unprofiled,
     /// Operations of a step, in order.
     pub ops: Vec<ProfiledOp>,
@@ -641,13 +641,14 @@ pub struct OpTotal {
     pub percent: f64,
     /// Bytes a step must move for it, at the middle position.
     pub bytes: f64,
-    /// Those bytes at the better of the measured bandwidths, milliseconds.
+    /// Time to move `bytes` at the better of the measured bandwidths, milliseconds.
     pub floor_ms: Option<f64>,
     /// `ms` over `floor_ms`.
     pub over_floor: Option<f64>,
-    /// Dispatches a step.
+    /// Dispatches per step.
     pub dispatches: usize,
-    /// `floor_ms` and the cost of so many dispatches, each of which waits for the one before.
+    /// `floor_ms` plus the cost of `dispatches` dispatches, each of which waits for the previous
+    /// one.
     pub launch_floor_ms: Option<f64>,
 }
 
@@ -696,7 +697,7 @@ impl OpTotal {
 }
 
 impl Profile {
-    /// With the figures that follow from its steps.
+    /// Fills in the figures that follow from its steps.
     #[must_use]
     pub fn settled(mut self) -> Self {
         let us: f64 = self.steps.iter().flat_map(|step| &step.us).sum();

@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-/// From one state to the next.
+/// Increment of the state.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Generator state.
@@ -16,7 +16,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// A generator whose stream nobody knows beforehand.
+    /// A generator with an unpredictable stream.
     pub fn fresh() -> Self {
         use std::hash::{BuildHasher, RandomState};
         Self(RandomState::new().hash_one(std::process::id()))

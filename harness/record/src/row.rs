@@ -1,9 +1,9 @@
 //! Results as rows: one line a result, whatever kind of run it is from. Tables, pages, `compare`
 //! and `merge` read rows; a record has the samples behind them.
 //!
-//! A CSV file holds the results of an adapter, the runs one after the other. What runs have in
-//! common about the machine stands once, in `environments.jsonl` beside it, and rows name it by its
-//! hash. `FILE.csv#ID` names one run of a file.
+//! A CSV file holds the results of an adapter, the runs one after the other. The machine's
+//! description, which runs share, stands once in `environments.jsonl` in the same folder, and rows
+//! name it by its hash. `FILE.csv#ID` names one run of a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::files;
 
 mod of_record;
 
-/// File of the environments, beside the CSV files that name them.
+/// File of the environments, in the folder of the CSV files that name them.
 const ENVIRONMENTS: &str = "environments.jsonl";
 
 /// Kind of a result.
@@ -42,7 +42,7 @@ pub enum Kind {
     Suite,
 }
 
-/// One result. Times are microseconds; what there is none of is empty.
+/// One result. Times are microseconds; absent values are empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Run that it is of: the name of the file that the run was saved in, without its ending.
@@ -81,7 +81,7 @@ pub struct Row {
     pub how: String,
     /// Samples.
     pub n: usize,
-    /// Median; of an A/B run that of A.
+    /// Median; for an A/B run, of side A.
     pub median_us: f64,
     /// Lower end of the median's 95 % interval.
     pub low_us: f64,
@@ -101,11 +101,11 @@ pub struct Row {
     pub tok_s: Option<f64>,
     /// Standard deviation of that.
     pub tok_s_sd: Option<f64>,
-    /// Normalised mean squared error of what was judged; empty where nothing was.
+    /// Normalised mean squared error of the judged outputs; empty if none were judged.
     pub nmse: Option<f64>,
     /// Largest that is accepted.
     pub nmse_bound: Option<f64>,
-    /// What makes the result doubtful, `; ` between.
+    /// Reasons to doubt the result, separated by `; `.
     pub flags: String,
     /// Side B.
     pub b: String,
@@ -122,7 +122,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Name of the case within a run, and what `compare` knows it by in another.
+    /// Name of the case within a run, by which `compare` finds it in another.
     pub fn key(&self) -> String {
         match self.kind {
             Kind::Bench | Kind::Stage | Kind::Failed => {
@@ -139,7 +139,7 @@ impl Row {
         Some(self.bytes? / self.median_us / 1e3)
     }
 
-    /// What makes the result doubtful, one by one.
+    /// Reasons to doubt the result, one by one.
     pub fn flags(&self) -> impl Iterator<Item = &str> {
         self.flags.split("; ").filter(|flag| !flag.is_empty())
     }
@@ -148,9 +148,9 @@ impl Row {
 /// The results of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// Name of the run: that of its file, without the ending.
+    /// Name of the run: its file's name without the ending.
     pub id: String,
-    /// Where and with what it ran.
+    /// Machine and build of the run.
     pub environment: Environment,
     /// Its results, at least one.
     pub rows: Vec<Row>,
@@ -203,7 +203,7 @@ pub fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Whether a path, with or without `#ID`, is of a CSV file.
+/// Returns true if a path, with or without `#ID`, is of a CSV file.
 pub fn is_table(path: &Path) -> bool {
     named(path).0.extension().is_some_and(|ending| ending == "csv")
 }
@@ -217,7 +217,7 @@ fn named(path: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// What runs of one machine and build share.
+/// The part of an environment that all runs of one machine and build share.
 fn shared(environment: &Environment) -> Environment {
     let mut machine = environment.machine.clone();
     if let Some(machine) = &mut machine {
@@ -304,7 +304,7 @@ fn read_table(path: &Path) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// The texts of a CSV file and of the environments beside it.
+/// The texts of a CSV file and of its environments.
 ///
 /// # Errors
 /// What cannot be written.
@@ -325,7 +325,7 @@ pub fn table(runs: &[Run]) -> Result<(Vec<u8>, String)> {
     Ok((writer.into_inner().map_err(|e| failed(&e))?, lines))
 }
 
-/// Puts runs into a CSV file, and what it does not have yet into the environments beside it.
+/// Adds runs to a CSV file, and new environments to the file of environments in the same folder.
 pub fn write_table(path: &Path, runs: &[Run]) -> Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(Error::io(path))?;
@@ -357,7 +357,7 @@ pub fn what(kind: Kind) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Every committed file is what this writes of what it reads, and each run is found by name.
+    /// Every committed file is written as it was read, and each run is found by name.
     #[test]
     fn the_committed_files_are_read_and_written_alike() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/records");

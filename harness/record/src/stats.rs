@@ -42,9 +42,9 @@ pub fn summarise(samples: &[f64]) -> Summary {
     }
 }
 
-/// The interval in which the median of what was sampled lies in at least this share of cases,
-/// whatever its distribution: between the order statistics that the sign test leaves (David and
-/// Nagaraja, Order Statistics, 3rd ed. 2003, section 7.1). None where so few values have none.
+/// The interval that covers the median of the distribution with at least this confidence, whatever
+/// the distribution: between the order statistics that the sign test leaves (David and Nagaraja,
+/// Order Statistics, 3rd ed. 2003, section 7.1). None for too few values.
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let tail = (1.0 - confidence) / 2.0;
     let n = values.len();
@@ -63,10 +63,10 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
     Some((sorted[low], sorted[n - rank]))
 }
 
-/// A mean and how far it may be off.
+/// A mean and its standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
-    /// Of all values; 0 for none.
+    /// Mean of all values; 0 for none.
     pub mean: f64,
     /// Its standard error: the values' standard deviation (n − 1) over √n, as if they were
     /// independent. None for fewer than two.
@@ -101,8 +101,8 @@ pub fn mean_sd(samples: &[f64]) -> (f64, f64) {
     (mean, if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
-/// What a standard normal variable exceeds with probability `p`, for `p` up to a half: within
-/// 4.5e-4 (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.23).
+/// Upper quantile of the standard normal distribution: exceeded with probability `p`, for `p` up to
+/// a half. Within 4.5e-4 (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.23).
 pub fn normal_quantile(p: f64) -> f64 {
     let t = (-2.0 * p.ln()).sqrt();
     let above = 2.515517 + t * (0.802853 + t * 0.010328);

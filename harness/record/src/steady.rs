@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{AdapterSummary, stats};
 
-/// How far two successive windows may lie apart.
+/// Largest relative difference of two successive windows that counts as steady.
 const STEADY: f64 = 0.01;
 
 /// Runs until the medians of three successive windows agree within 1 %, or a time-out. A real GPU

@@ -7,15 +7,15 @@ use lathe_record::record::{
 
 use super::html::number;
 
-/// Stands beside a figure whose output nobody checked.
+/// Mark of a figure whose output was not verified.
 const NOT_VERIFIED: &str = "not verified";
 
-/// A table with a title and what its figures are.
+/// A table with a title and the meaning of its figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// What it shows, with the unit.
+    /// Measured quantity, with the unit.
     pub title: String,
-    /// How it was measured.
+    /// Method of measurement.
     pub note: String,
     /// Names of the columns; those that begin with `>` hold figures.
     pub header: Vec<String>,
@@ -76,7 +76,7 @@ fn size(bytes: u64) -> String {
     if mib < 1024.0 { format!("{mib:.2} MiB") } else { format!("{:.2} GiB", mib / 1024.0) }
 }
 
-/// A figure, that nobody checked its outputs where nobody did, and its flags.
+/// A figure, a mark if its outputs were not verified, and its flags.
 fn figure(text: String, verified: Option<Verified>, watched: &Watched) -> String {
     let unchecked = verified.is_none().then(|| NOT_VERIFIED.to_owned());
     let flags: Vec<String> =
@@ -87,7 +87,7 @@ fn figure(text: String, verified: Option<Verified>, watched: &Watched) -> String
     }
 }
 
-/// What was verified of several runs, in a sentence.
+/// Verification of several runs, in a sentence.
 fn outputs(all: &[Option<Verified>]) -> String {
     let Some(verified) = all.iter().copied().collect::<Option<Vec<_>>>() else {
         return "Not verified: nothing was held against the reference.".into();
@@ -273,7 +273,7 @@ fn runs(run: &Suite) -> String {
     format!("{} after {}", plural(run.repetitions, "run"), plural(run.warm_ups, "warm-up"))
 }
 
-/// What holds for all of a suite's tables: what was drawn, and what was verified.
+/// Note on all tables of a suite: its draws and its verification.
 pub fn suite_note(run: &Suite) -> String {
     let configs = run.models.iter().flat_map(|model| model.configs.values());
     let verified: Vec<_> = configs.map(|config| config.verified).collect();

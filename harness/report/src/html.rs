@@ -33,7 +33,7 @@ pub fn render(records: &[(String, Record)]) -> String {
     page(records, &[])
 }
 
-/// The same with runs of CSV files behind the records.
+/// The report on `records`, followed by runs of CSV files.
 pub fn page(records: &[(String, Record)], runs: &[Run]) -> String {
     let title = match records {
         [(_, record)] => format!("{} · Lathe report", subject(&record.body)),

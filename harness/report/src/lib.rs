@@ -1,4 +1,4 @@
-//! How results leave: pages, traces and rows of other tools.
+//! Output of results: pages, traces and rows of other tools.
 
 pub mod generation;
 pub mod html;

@@ -3,7 +3,7 @@
 use super::{Cache, Heads};
 use crate::declare::*;
 
-/// Splits worth trying; what exceeds [`Cache::most_splits`], 64 of 8 KV heads, is that many.
+/// Splits worth trying, capped at [`Cache::most_splits`], 64 of 8 KV heads.
 const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
 
 /// Tunables of the split variants with subgroups.
@@ -23,7 +23,7 @@ pub fn power_up_to(n: usize) -> usize {
     1 << n.max(1).ilog2()
 }
 
-/// Why caches cannot be read in whole chunks.
+/// Refuses caches that cannot be read in whole chunks.
 pub fn ragged<P: Cache>(p: &P) -> Option<String> {
     let (d, values) = (p.head_dim(), p.kv_format().chunk_values());
     (!d.is_multiple_of(values)).then(|| {
@@ -32,7 +32,7 @@ pub fn ragged<P: Cache>(p: &P) -> Option<String> {
     })
 }
 
-/// Why the split variants, which hold a score of every head, do not run a shape.
+/// Refuses shapes with too many heads for the split variants, which hold a score of every head.
 pub fn too_many_heads<P: Heads>(p: &P) -> Option<String> {
     exceeds("Q_PER_KV", p.q_per_kv(), 8)
 }
@@ -59,7 +59,7 @@ fn splits_for<P: Cache>(p: &P, workgroups: usize) -> usize {
     (workgroups / p.kv_heads()).clamp(1, p.most_splits())
 }
 
-/// Of so many splits those that ever get a slot, where each takes `slots` at a time.
+/// Number of splits that get at least one slot, if each takes `slots` at a time.
 fn splits_with_slots<P: Cache>(p: &P, splits: usize, slots: usize) -> usize {
     splits.min(p.kv_size().div_ceil(slots))
 }
@@ -113,12 +113,12 @@ fn a_head_of_sums<P: Heads>(p: &P, subgroups: usize) -> usize {
 /// Scores a round of a thread group.
 const FEW_SCORES: usize = 8;
 
-/// Scores a round where a phase has many rows of the cache: a workgroup a processor has fewer loads
-/// under way than several.
+/// Scores a round where a phase has many rows of the cache: one workgroup per processor has fewer
+/// loads in flight than several.
 const MANY_SCORES: usize = 32;
 
-/// Rows that a lane has on their way, of a workgroup that takes so many heads, for up to so many
-/// scores a round.
+/// Rows that a lane has in flight in a workgroup of `heads` heads, for up to `scores` scores a
+/// round.
 fn rows_in_flight<P: Cache>(
     p: &P,
     lanes: usize,
@@ -135,8 +135,8 @@ fn rows_in_flight<P: Cache>(
     power_up_to((8 / held).min(most / vectors.max(1)).min(scores / heads.min(8)))
 }
 
-/// Splits that every workgroup of the phase behind may combine: so many, and of so many bytes. More
-/// were measured to cost more than a second stage
+/// Splits that every workgroup of the next phase may combine: up to a number of splits and of
+/// bytes. More were measured to cost more than a second stage
 /// (docs/findings/runs-attention-geometry.md).
 fn inlined_splits<P: Heads>(p: &P) -> usize {
     const MOST: usize = 4;
@@ -156,9 +156,9 @@ struct Share {
     rows: usize,
 }
 
-/// The same as a phase: every workgroup a split or some heads of one, the second stage as wide as
-/// the first. `inlines` where the phase behind may take the second stage's place. None where the
-/// sums of so many subgroups do not fit.
+/// Geometry of the split variants as a phase. Every workgroup has a split or some heads of one; the
+/// second stage is as wide as the first. `inlines` if the next phase may take the second stage's
+/// place. None if the sums of the subgroups do not fit.
 pub fn split_phase<P: Cache>(
     p: &P,
     caps: &Capabilities,
@@ -247,13 +247,13 @@ pub const fn split_inlined<P: Cache>() -> Inlined<P> {
     }
 }
 
-/// Of the split variants' geometry, what a workgroup needs that has all slots of a KV head.
+/// Geometry of the split variants for a workgroup that has all slots of a KV head.
 pub fn without_splits(mut constants: Overrides) -> Overrides {
     constants.retain(|(name, _)| !matches!(*name, "SPLITS" | "COMBINE" | "COMBINE_FOURS"));
     constants
 }
 
-/// With what the second stage takes: many splits are shared by more invocations of it.
+/// Adds the second stage's constants: many splits are shared by more of its invocations.
 pub fn two_stages(mut constants: Overrides) -> Overrides {
     let many = constants.iter().any(|c| c.0 == "SPLITS" && c.1 > 128.0);
     constants.push(("COMBINE_FOURS", if many { 4.0 } else { 8.0 }));
@@ -265,7 +265,7 @@ fn held_vectors<P: Cache>(p: &P, lanes: usize) -> usize {
     p.q_per_kv() * p.value_chunks().div_ceil(lanes) * p.chunk_fours()
 }
 
-/// Why the split variants with subgroups do not run a shape.
+/// Refuses shapes that the split variants with subgroups do not run.
 pub fn split_unsupported<P: Cache>(p: &P, caps: &Capabilities) -> Option<String> {
     let lanes =
         split_constants(p, caps, 0, 0).iter().find(|(n, _)| *n == "LANES").map_or(1.0, |c| c.1);
@@ -278,8 +278,8 @@ pub fn split_unsupported<P: Cache>(p: &P, caps: &Capabilities) -> Option<String>
     })
 }
 
-/// Geometry of split_workgroup.wgsl beside `each` bytes of workgroup memory an invocation and
-/// `fixed` ones.
+/// Geometry of split_workgroup.wgsl with another `each` bytes of workgroup memory per invocation
+/// and `fixed` bytes in all.
 pub fn workgroup_constants<P: Cache>(
     p: &P,
     caps: &Capabilities,
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
     use crate::kv_append::KvAppend;
 
-    /// What split_subgroup.wgsl holds in arrays of fixed length, by its own count.
+    /// Arrays of fixed length in split_subgroup.wgsl, by its own count.
     #[test]
     fn what_lanes_hold_fits_or_is_refused() {
         for size in [4, 8, 16, 32, 64] {

@@ -1,4 +1,4 @@
-//! Values in another storage format: what a KV cache or an engine's own activations need.
+//! Values in another storage format, such as that of a KV cache or of an engine's own activations.
 
 use crate::declare::*;
 

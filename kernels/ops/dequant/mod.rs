@@ -1,4 +1,4 @@
-//! Quantised rows to plain values: what a generic matrix product, or a reader of weights, needs.
+//! Quantised rows to plain values, for a generic matrix product or a reader of weights.
 
 use crate::declare::*;
 

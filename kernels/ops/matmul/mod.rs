@@ -31,7 +31,7 @@ fn product(p: &Matmul) -> Product {
     Product { n_tokens: p.n_tokens, rows: p.rows, k: p.k }
 }
 
-/// What f32 arithmetic costs, the same for every variant that keeps its operands.
+/// Tolerance of f32 arithmetic, the same for every variant that keeps its operands.
 fn f32_tolerance(p: &Matmul, _: State) -> Tolerance {
     Tolerance {
         k: 8.0 + 2.0 * (p.k as f64).sqrt(),
@@ -44,7 +44,7 @@ fn f32_tolerance(p: &Matmul, _: State) -> Tolerance {
     }
 }
 
-/// What rounding the operands to f16 adds. Activations that are f16 already and weights whose
+/// Tolerance with operands rounded to f16. Activations that are f16 already and weights whose
 /// values have 11 bits or fewer are not rounded again.
 fn f16_tolerance(p: &Matmul, _: State) -> Tolerance {
     let weights = !matches!(p.weight, Format::F16 | Format::Bf16);
@@ -68,7 +68,7 @@ fn splits(p: &Matmul) -> usize {
     Tile::of(p.n_tokens).splits(product(p), 2 * ENOUGH)
 }
 
-/// What rounding the weights alone to f16 adds: activations as two f16 keep 21 bits.
+/// Tolerance with only the weights rounded to f16: activations as two f16 keep 21 bits.
 fn two_f16_tolerance(p: &Matmul, s: State) -> Tolerance {
     let one = f16_tolerance(&Matmul { act_format: FloatFormat::F16, ..*p }, s);
     Tolerance {
@@ -79,7 +79,7 @@ fn two_f16_tolerance(p: &Matmul, s: State) -> Tolerance {
     }
 }
 
-/// Why two f16 are no way to multiply these.
+/// Refuses formats for which a split into two f16 gains nothing.
 fn nothing_left(p: &Matmul) -> Option<String> {
     match (p.act_format, p.weight) {
         (FloatFormat::F16, _) => Some("ACT_FORMAT=f16 is not f32".into()),
@@ -88,18 +88,18 @@ fn nothing_left(p: &Matmul) -> Option<String> {
     }
 }
 
-/// Fewer tokens than half of a fragment.
+/// Refuses fewer tokens than half of a fragment.
 fn few(p: &Matmul) -> Option<String> {
     (p.n_tokens < 8).then(|| format!("N_TOKENS={} is below 8", p.n_tokens))
 }
 
-/// As many tiles as fill a large GPU, or too short a K.
+/// Refuses a split where the tiles alone fill a large GPU, or where K is too short.
 fn nothing_to_split(p: &Matmul) -> Option<String> {
     let (n, rows, k) = (p.n_tokens, p.rows, p.k);
     (splits(p) < 2).then(|| format!("N_TOKENS={n}, ROWS={rows} and K={k} leave nothing to split"))
 }
 
-/// What the variants on matrix units share.
+/// Common part of the variants on matrix units.
 const MATRIX_UNITS: Variant<Matmul> = Variant {
     stages: &[Stage::main(&tile_grid)],
     unsupported: &|p, _| few(p),
@@ -107,7 +107,7 @@ const MATRIX_UNITS: Variant<Matmul> = Variant {
     ..Variant::PLAIN
 };
 
-/// The same with the columns in parts, and a stage that adds their sums.
+/// Common part of the variants that split the columns and add their sums in a second stage.
 const SPLIT: Variant<Matmul> = Variant {
     stages: &[
         Stage::main(&|p, c| splits(p) * tile_grid(p, c)),

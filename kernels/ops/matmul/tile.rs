@@ -37,10 +37,10 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// Where larger ones leave most of a GPU idle, or do not fit its registers.
+    /// The tile where larger ones leave most of a GPU idle, or do not fit its registers.
     pub(super) const SMALL: Self = Self { tm: 64, tn: 64, tk: 64, fragments: (2, 2) };
 
-    /// As large as the tokens fill, four subgroups each.
+    /// The largest tile that the tokens fill, with four subgroups.
     pub(super) fn of(n_tokens: usize) -> Self {
         match n_tokens {
             ..=16 => Self { tm: 16, tn: 64, tk: 64, fragments: (1, 1) },
@@ -50,8 +50,8 @@ impl Tile {
         }
     }
 
-    /// In how many parts the columns go, so that there are as many workgroups as `wanted`, and each
-    /// has a few tiles to go through.
+    /// Number of parts of the columns that gives as many workgroups as `wanted`, each with a few
+    /// tiles to go through.
     pub(super) fn splits(self, p: Product, wanted: usize) -> usize {
         wanted.div_ceil(p.tiles(self.tm, self.tn)).min(p.k / (4 * self.tk)).max(1)
     }

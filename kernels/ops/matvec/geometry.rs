@@ -1,4 +1,4 @@
-//! Geometry of kernels that read rows of a matrix: which lanes read how much of which row.
+//! Geometry of kernels that read rows of a matrix: the lanes of a row, and the elements of each.
 
 use crate::declare::*;
 use crate::matvec::MatVec;
@@ -9,20 +9,20 @@ const FULL: usize = 110_000;
 /// Loads a lane may have in flight: the upper end of `UNROLL` in `schedule/share.wgsl`.
 const IN_FLIGHT: usize = 9;
 
-/// Why a variant for dense rows does not run a shape.
+/// Refuses shapes that a variant for dense rows does not run.
 pub fn dense_only<P: MatVec>(p: &P, _: &Capabilities) -> Option<String> {
     let weight = p.weight();
     (!weight.is_dense()).then(|| format!("WEIGHT={} is quantised", weight.name()))
 }
 
-/// Why a variant for blocks does not.
+/// Refuses shapes that a variant for blocks does not run.
 pub fn quantised_only<P: MatVec>(p: &P, _: &Capabilities) -> Option<String> {
     let weight = p.weight();
     weight.is_dense().then(|| format!("WEIGHT={} is dense", weight.name()))
 }
 
-/// Why a variant that reads eight elements of x at a time does not: a later vector would begin
-/// between such eight.
+/// Refuses shapes that a variant does not run that reads eight elements of x at a time: a later
+/// vector would begin between such eight.
 pub fn ragged_vectors(vectors: usize, k: usize) -> Option<String> {
     (vectors > 1 && !k.is_multiple_of(8))
         .then(|| format!("K={k} is no multiple of 8, and N_VECTORS exceeds 1"))
@@ -130,9 +130,9 @@ fn swept<P: MatVec>(p: &P, caps: &Capabilities, groups: usize, wg: usize) -> Ove
     ]
 }
 
-/// The same with the workgroups that fill a large GPU: twice its processors, or as many as keep
-/// rows to 64 each. No more invocations than chunks of their rows, or than fours of a vector that
-/// each workgroup makes first.
+/// Geometry of schedule/sweep with enough workgroups to fill a large GPU: twice its processors, or
+/// as many as keep rows to 64 each. No more invocations than chunks of their rows, or than fours of
+/// a vector that each workgroup makes first.
 pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let groups = p.rows().div_ceil(64).max(264);
     let work = (swept_rows(p, groups) * p.chunks16()).max(p.k().div_ceil(4));
@@ -141,8 +141,8 @@ pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     swept(p, caps, groups, work.next_power_of_two().max(least).min(most))
 }
 
-/// The same as a phase. A workgroup has an invocation a row, so those of a small grid take several
-/// turns.
+/// Geometry of schedule/sweep as a phase. A workgroup has at most one row per invocation, so the
+/// workgroups of a small grid take several turns.
 pub fn sweep_phase<P: MatVec>(p: &P, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
     let wg = grid.invocations as usize;
     let groups = p.rows().div_ceil(wg).max(grid.groups as usize);
@@ -154,7 +154,8 @@ pub fn sweep_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
     p.rows().div_ceil(swept_rows(p, c["GROUPS"] as usize))
 }
 
-/// Why a variant whose workgroup memory has a place for each subgroup does not run on an adapter.
+/// Refuses adapters without one subgroup size of at least 4 lanes, for variants with a place in
+/// workgroup memory per subgroup.
 pub fn one_size(caps: &Capabilities) -> Option<String> {
     (caps.fixed_subgroup() < 4)
         .then(|| "subgroups of several sizes, or of fewer than 4 lanes".to_owned())
@@ -187,7 +188,7 @@ pub const TEAMS: Tunables = &[
     ("TEAMS", &[1.0, 2.0, 4.0, 8.0]),
 ];
 
-/// The same with rows that a thread group works on at a time.
+/// Tunables of schedules whose thread groups work on several rows at a time.
 pub const STACKED_TEAMS: Tunables = &[
     ("LANES", &[16.0, 32.0, 48.0, 64.0, 96.0, 128.0, 144.0, 192.0, 256.0]),
     ("TEAMS", &[1.0, 2.0, 4.0]),

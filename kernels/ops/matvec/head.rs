@@ -11,19 +11,19 @@ pub const ROWS: Typed<usize> =
 /// Columns of a head.
 pub const COLUMNS: Typed<usize> = dim("K", "columns of the matrix, elements of x", 64, 700);
 
-/// Where in the vocabulary a part of a head begins.
+/// First row of a part of the head, as an index into the vocabulary.
 pub const FIRST_ROW: Typed<usize> =
     start("FIRST_ROW", "token of row 0: a matrix too large for one binding comes in parts", 70);
 
-/// Which part of a head an operation reads.
+/// Part of the head that an operation reads.
 pub const PART: Typed<HeadPart> = choice(
     "PART",
     "which part of the matrix this is; all but the first go on from what the last one left",
     &HeadPart::ALL,
 );
 
-/// Lanes, tile and order of the variants over SoA-repacked blocks, beside `other` bytes of
-/// workgroup memory.
+/// Lanes, tile and order of the variants over SoA-repacked blocks, which use another `other` bytes
+/// of workgroup memory.
 pub fn planes_geometry<P: MatVec>(p: &P, caps: &Capabilities, other: u32) -> Overrides {
     let lanes = soa::lanes(p, soa::subgroup(caps).min(32), 4);
     let workgroup_memory = caps.workgroup_memory.saturating_sub(other);
@@ -34,7 +34,7 @@ pub fn planes_geometry<P: MatVec>(p: &P, caps: &Capabilities, other: u32) -> Ove
 }
 
 /// Geometry of the variants over soa_int8.wgsl: every workgroup has at least 64 rows and at most
-/// 1024, what lm_head_topk has room for.
+/// 1024, as many as lm_head_topk has room for.
 pub fn dot4_geometry<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let rows = p.rows();
     let groups = rows.div_ceil(64).min(256.max(rows.div_ceil(1024)));
@@ -43,17 +43,17 @@ pub fn dot4_geometry<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Workgroups of theirs.
+/// Workgroups of the variants over soa_int8.wgsl.
 pub fn dot4_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
     soa::dot4_groups(p.rows(), c)
 }
 
-/// What they ask of a shape.
+/// Refusals of the variants over soa_int8.wgsl.
 pub fn dot4_unsupported<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
     quantised_only(p, caps).or_else(|| soa::below_a_block(p))
 }
 
-/// What they may try.
+/// Tunables of the variants over soa_int8.wgsl.
 pub const DOT4_TUNABLES: Tunables =
     &[("WG", &[128.0, 256.0, 512.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
 
@@ -66,7 +66,7 @@ pub fn prefer<P: MatVec>(p: &P) -> &'static [&'static str] {
     }
 }
 
-/// Weights and x once; what is left of the logits is negligible.
+/// Weights and x once; traffic of the remaining logits is negligible.
 pub fn cost<P: MatVec>(p: &P, act_format: FloatFormat) -> Cost {
     let (rows, k) = (p.rows() as f64, p.k() as f64);
     Cost {

@@ -1,4 +1,4 @@
-//! Matrix times vector, the bulk of every decode step: what its operations share.
+//! Matrix times vector, the bulk of every decode step: common parts of its operations.
 //!
 //! Most variants are made of modules alone: a prologue (how x is loaded, and what lanes add up),
 //! rows (how the matrix is stored and decoded), a schedule (which lanes read what, and the entry
@@ -98,8 +98,8 @@ pub fn nmse(rows: usize) -> f64 {
     }
 }
 
-/// How far a product with the normed stream of a branch and its `outputs` may lie from the
-/// reference: a residual_rms_norm, and then a product as in gemv or gemv_q.
+/// Tolerance of a product with the normed stream of a branch and its `outputs`: a
+/// residual_rms_norm, and then a product as in gemv or gemv_q.
 pub fn joined_tolerance<P: MatVec>(p: &P, outputs: usize) -> Tolerance {
     let walk = (p.k() as f64).sqrt();
     Tolerance {

@@ -44,7 +44,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Variant::PLAIN
     };
 
-    /// The same over rows/dense8.
+    /// schedule/split_row over rows/dense8.
     pub const SPLIT_ROW_8: Variant<P> = Variant {
         constants: &|p, caps| team(p, caps, p.chunks8(), 1),
         unsupported: &|p, caps| match p.weight() {
@@ -129,7 +129,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     };
 }
 
-/// Those whose rows are gate and up, an output each pair.
+/// Schedules whose rows are gate and up, an output each pair.
 impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/gate_up_tree: LANES invocations an output over dense rows.
     pub const GATE_UP_TREE: Variant<P> = Variant {
@@ -186,13 +186,13 @@ fn stacked_rows<P: MatVec>(p: &P) -> Overrides {
     vec![("ROWS", p.rows() as f64)]
 }
 
-/// The same as rows/soa sees it: each row a stream of blocks of its own.
+/// Gate and up rows as one matrix for rows/soa: each row a stream of blocks of its own.
 pub fn stacked<P: MatVec>(p: &P) -> Overrides {
     vec![("ROWS", p.rows() as f64), ALONG_ROWS]
 }
 
-/// Chunks of x that lie in workgroup memory at a time (prologue/x_tile), beside at most 4 KiB of
-/// sums: a power of two, so that any number of lanes is busy.
+/// Chunks of x that lie in workgroup memory at a time (prologue/x_tile), leaving 4 KiB for sums: a
+/// power of two, so that any number of lanes is busy.
 pub fn tile<P: MatVec>(p: &P, caps: &Capabilities) -> (&'static str, f64) {
     let chunk = soa::chunk(p);
     let fits = (caps.workgroup_memory as usize).saturating_sub(4096) / (16 * (chunk / 4 + 1));
@@ -200,7 +200,7 @@ pub fn tile<P: MatVec>(p: &P, caps: &Capabilities) -> (&'static str, f64) {
     ("TILE", most.min(p.k().div_ceil(chunk)) as f64)
 }
 
-/// With the order of blocks where it is no parameter of the operation.
+/// Adds the order of blocks where it is no parameter of the operation.
 fn along_rows<P: MatVec>(mut constants: Overrides) -> Overrides {
     if !P::HAS_ORDER {
         constants.push(ALONG_ROWS);
@@ -218,14 +218,14 @@ fn one_soa_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
         .or_else(|| exceeds("N_VECTORS", p.n_vectors(), 1))
 }
 
-/// What schedule/rows8 has no sums or lanes for.
+/// Refuses shapes beyond the sums or lanes of schedule/rows8.
 pub fn eight_rows_unsupported<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
     let size = caps.subgroup.map_or(0, |(min, _)| min);
     exceeds("N_VECTORS", p.n_vectors(), 8)
         .or_else(|| (size < 8).then(|| format!("subgroups of {size} lanes, fewer than 8")))
 }
 
-/// What the variants over SoA-repacked blocks ask of the order.
+/// Refuses orders that the variants over SoA-repacked blocks cannot read.
 pub fn whole_chunks<P: MatVec>(p: &P) -> Option<String> {
     let (k, chunk) = (p.k(), soa::chunk(p));
     match p.order() {

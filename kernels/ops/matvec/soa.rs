@@ -1,5 +1,5 @@
-//! Geometry of variants that read SoA-repacked quantised rows ([`crate::Packing::Planes`]): which
-//! lanes read how much of which row.
+//! Geometry of variants that read SoA-repacked quantised rows ([`crate::Packing::Planes`]): the
+//! lanes of a row, and the chunks of each.
 
 use super::MatVec;
 use crate::declare::*;
@@ -22,7 +22,7 @@ pub fn lanes<P: MatVec>(p: &P, most: u32, each: usize) -> u32 {
     lanes_of(p, p.rows(), most, each)
 }
 
-/// The same for `rows` rows of the length of the operation's.
+/// Lanes for `rows` rows of the operation's row length; see [`lanes`].
 pub fn lanes_of<P: MatVec>(p: &P, rows: usize, most: u32, each: usize) -> u32 {
     const SUBGROUPS: usize = 1536;
     let chunks = chunks(p) as u32;
@@ -41,7 +41,7 @@ pub fn subgroup(caps: &Capabilities) -> u32 {
 }
 
 /// Chunks of each of `vectors` vectors that workgroup memory holds at a time (see `x_tile.wgsl`):
-/// all of them if possible, else what keeps any number of lanes busy.
+/// all of them if possible, else as many as keep any number of lanes busy.
 pub fn tile<P: MatVec>(p: &P, caps: &Capabilities, vectors: usize) -> usize {
     let one = 16 * vectors * (chunk(p) / 4 + 1);
     // What else the variants keep there.
@@ -62,7 +62,7 @@ pub fn staged<P: MatVec>(p: &P, lanes: u32, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Why activations are not quantised.
+/// Refuses shapes whose activations are too few to quantise.
 pub fn below_a_block<P: MatVec>(p: &P) -> Option<String> {
     (p.k() < 32).then(|| format!("K={} is below 32", p.k()))
 }
@@ -81,11 +81,11 @@ pub fn dot4<P: MatVec>(
     constants
 }
 
-/// The same over all rows. Measured: one row where rows are few and short, so that subgroups are
-/// many; two where a row takes a subgroup several rounds; four where there are rows for all, which
-/// also iterate over rows, so that not every few rows quantise x anew. Few long rows are shared by
-/// four subgroups, from 1536 rows on by four groups of 16 lanes where a weight is more than one
-/// code of four or eight bits.
+/// Geometry of soa_int8.wgsl over all rows. Measured: one row where rows are few and short, so that
+/// subgroups are many; two where a row takes a subgroup several rounds; four where there are rows
+/// for all, which also iterate over rows, so that not every few rows quantise x anew. Few long rows
+/// are shared by four subgroups, from 1536 rows on by four groups of 16 lanes where a weight is
+/// more than one code of four or eight bits.
 pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     let (rows, k) = (p.rows(), p.k());
     let most = subgroup(caps);

@@ -1,4 +1,4 @@
-//! How unlikely a model finds given tokens: the term that perplexity is the mean of.
+//! Negative log-likelihood of given tokens: the term whose mean perplexity is made of.
 
 use crate::declare::*;
 

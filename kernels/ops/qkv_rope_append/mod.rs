@@ -1,5 +1,5 @@
-//! What happens to the product of the QKV matrix before attention: norm of the heads, rotation of
-//! queries and keys, keys and values into the cache.
+//! Operations between the QKV matrix and attention: norm of the heads, rotation of queries and
+//! keys, keys and values into the cache.
 
 use crate::attention::*;
 use crate::declare::*;

@@ -43,11 +43,10 @@ const MOST_BLOCKS: usize = 256;
 /// Bins of `histogram`.
 const BINS: usize = 512;
 
-/// Winners of which `nucleus` weighs what is ahead.
+/// Winners whose preceding probability `nucleus` sums.
 const PICKS: f64 = 8.0;
 
-/// Vectors of four logits that one workgroup reads at a time, in as many workgroups as there are
-/// vectors for.
+/// Workgroups for the logits: each reads a vector of four logits per invocation at a time.
 fn blocks(p: &Sample, lanes: f64) -> f64 {
     let blocks = p.n.div_ceil(4 * lanes as usize).next_power_of_two();
     blocks.min(MOST_BLOCKS) as f64
@@ -73,7 +72,8 @@ fn impossible(p: &Sample, _: &Capabilities) -> Option<String> {
     })
 }
 
-/// Why the variants that hold all tokens that stay in workgroup memory cannot run a shape.
+/// Refuses shapes whose kept tokens exceed the workgroup memory of the variants that hold them
+/// there.
 fn too_many(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
         let fits = (1..=MOST_CANDIDATES).contains(&p.top_k);
@@ -81,7 +81,7 @@ fn too_many(p: &Sample, caps: &Capabilities) -> Option<String> {
     })
 }
 
-/// Why `race` cannot run a shape.
+/// Refuses shapes that `race` cannot run.
 fn leaves_some_out(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
         let all = p.temperature == 0.0 || (p.top_k == 0 && p.top_p >= 1.0);
@@ -89,7 +89,7 @@ fn leaves_some_out(p: &Sample, caps: &Capabilities) -> Option<String> {
     })
 }
 
-/// Why `nucleus` cannot run a shape.
+/// Refuses shapes that `nucleus` cannot run.
 fn keeps_other_than_a_nucleus(p: &Sample, caps: &Capabilities) -> Option<String> {
     impossible(p, caps).or_else(|| {
         let nucleus = (p.top_k == 0 || p.top_k >= p.n) && p.top_p < 1.0;

@@ -1,4 +1,4 @@
-//! Tables of problems: what is checked and timed of an operation.
+//! Tables of problems that are checked and timed for an operation.
 
 use super::Kernel;
 use crate::param::{Problem, ShapeError};
@@ -12,11 +12,11 @@ const LAYERS: [(&str, &str); 3] = [
 ];
 
 impl Kernel {
-    /// Reads a table of problems. They are written as for `--shape`, one a line or apart by
-    /// semicolons; what one does not name has the plainest value. `A=1|2,B=3|4` are four, of which
-    /// the last name changes soonest. The lines indented below one that ends with a colon are read
-    /// over each of its problems. `LAYER=gemma` stands for the heads of a [model](LAYERS). What
-    /// follows `#` is a comment.
+    /// Reads a table of problems. They are written as for `--shape`, one a line or separated by
+    /// semicolons; parameters that one does not name have the plainest value. `A=1|2,B=3|4` are
+    /// four, of which the last name changes soonest. The lines indented below one that ends with a
+    /// colon are read over each of its problems. `LAYER=gemma` stands for the heads of a
+    /// [model](LAYERS). A comment begins with `#`.
     ///
     /// ```text
     /// EPS=1e-6:

@@ -1,11 +1,11 @@
-//! What phases do ahead of their waits, read from naga's IR of a joined text.
+//! Check of a phase's accesses before its grid barrier, read from naga's IR of a joined text.
 //!
-//! A workgroup that has arrived and not yet waited runs beside others that may still be in the
-//! phase before, or already behind the wait in its own. Until it has waited it may load what
-//! neither of them writes, and write nothing that they see. Every invocation waits, once.
+//! A workgroup that has arrived and not yet waited runs together with others that may still be in
+//! the previous phase, or already past the barrier in its own. Until it has waited it may load only
+//! what neither of them writes, and write nothing that they read. Every invocation waits, once.
 //!
-//! A branch counts with both its ways, unless its condition is a constant. How often a loop goes
-//! round counts for nothing, nor which element of a buffer is touched.
+//! A branch counts with both its sides, unless its condition is a constant. Neither a loop's number
+//! of iterations matters, nor the element of a buffer that is touched.
 
 use std::collections::{HashMap, HashSet};
 
@@ -77,13 +77,13 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
     walk.ends(waited)
 }
 
-/// A function whose statements are looked at.
+/// A function whose statements are checked.
 #[derive(Clone, Copy)]
 struct Body<'a> {
     function: &'a Function,
-    /// It waits, itself or in a function that it calls.
+    /// True if it waits, itself or in a function that it calls.
     waits: bool,
-    /// It is the joined entry point, whose branches are the same for a whole workgroup.
+    /// True for the joined entry point, whose branches are the same for a whole workgroup.
     is_main: bool,
 }
 
@@ -104,7 +104,7 @@ struct Walk<'a> {
     waiting: HashSet<Handle<Function>>,
     /// The phase that statements belong to.
     at: usize,
-    /// It is among what is done for each layer.
+    /// True within the loop over layers.
     in_round: bool,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes through statements in order; `straight` while neither a branch nor a loop is around
-    /// them. Returns whether the phase has waited behind them.
+    /// them. Returns true if the phase has waited after them.
     fn block(
         &mut self,
         body: Body<'a>,
@@ -267,7 +267,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// An error where a phase may not yet touch what a pointer leads to.
+    /// Refuses access through a pointer that the phase may not use yet.
     fn touches(
         &self,
         body: Body<'_>,

@@ -1,9 +1,10 @@
-//! What waits bring into the device's cache: weights and norms of the phases that come next.
+//! Prefetch into the device's cache at grid barriers: weights and norms of the next phases.
 //!
 //! While workgroups wait for each other, and while attention looks at a few slots, the memory of
 //! weights is idle. The invocations of a workgroup that do not poll then load one word of every
 //! sector of weights that a later phase reads. Nothing is kept: the phase loads them again, from
-//! the cache. Nobody waits for these words: they are looked at a wait later, when they have come.
+//! the cache. No invocation waits for these words: they are read one barrier later, when they have
+//! come.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,10 +13,9 @@ use naga::{ScalarKind, TypeInner};
 
 use super::{ARRIVALS, Code, Grid, JoinedPhase, Phase, Place, STRIDE};
 
-/// Bytes that one load brings: what memory is read in on every device that was looked at.
+/// Bytes that one load brings: the unit of memory reads on every measured device.
 const SECTOR: u32 = 32;
-/// Invocations that poll or stand beside those that do, and invocations that load neighbouring
-/// sectors.
+/// Invocations of the team that polls, and invocations that load neighbouring sectors.
 const TOGETHER: u32 = 32;
 /// Bytes that neighbouring invocations bring.
 const GRANULE: u32 = TOGETHER * SECTOR;
@@ -55,7 +55,7 @@ struct Weights {
 #[derive(Clone, Copy, Debug)]
 struct Share {
     place: usize,
-    /// It comes in the next layer.
+    /// True if it belongs to the next layer.
     is_next: bool,
     first: u32,
     rounds: u32,
@@ -67,7 +67,7 @@ struct Table {
     /// Number of the phase that reads it, and its name there.
     phase: usize,
     name: String,
-    /// It is that of the next layer.
+    /// True if it belongs to the next layer.
     is_next: bool,
     sectors: u32,
     element: Element,
@@ -76,9 +76,9 @@ struct Table {
 /// Prefetches of every wait of a run.
 #[derive(Debug, Default)]
 pub(super) struct Prefetches {
-    /// By place, those of its usual way.
+    /// Weights of each place, from its usual phase.
     weights: Vec<Option<Weights>>,
-    /// By place, whose wait it is.
+    /// Shares of each place's barrier.
     waits: Vec<Vec<Share>>,
     tables: Vec<Vec<Table>>,
     layers: usize,
@@ -88,8 +88,8 @@ pub(super) struct Prefetches {
 }
 
 impl Prefetches {
-    /// Shares the rounds of each wait among the weights that come next, in order: behind the last
-    /// place those of the next layer.
+    /// Shares the rounds of each barrier among the next weights, in order: after the last place
+    /// those of the next layer.
     pub(super) fn plan(
         places: &[Place<'_>],
         layers: usize,
@@ -282,8 +282,8 @@ impl Prefetches {
 }
 
 impl Table {
-    /// Those of a place's usual phase that each layer has of its own: from the first on, or from
-    /// the next one on.
+    /// Tables of a place's usual phase that each layer has of its own: from the first layer on, or
+    /// from the next one on.
     fn all(
         place: &Place<'_>,
         layers: usize,
@@ -317,7 +317,8 @@ impl Table {
 }
 
 impl Element {
-    /// Of a variable whose elements are words, or vectors of them that a sector has a number of.
+    /// Describes a variable whose elements are words or vectors of words, a whole number per
+    /// sector.
     fn of(phase: &Phase<'_>, name: &str) -> Option<Self> {
         let (element, stride) = phase.code.reflection.element(name)?;
         let (scalar, is_vector) = match *element {

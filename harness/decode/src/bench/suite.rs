@@ -50,7 +50,7 @@ pub struct Config {
     pub prompt: usize,
     /// Generated tokens, the one after the prompt included.
     pub generate: usize,
-    /// None for the greedy choice.
+    /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<Sampling>,
     /// Smallest tier that has it.
     tier: Tier,

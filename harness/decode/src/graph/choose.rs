@@ -16,7 +16,7 @@ use lathe_device::plan::run;
 use lathe_device::plan::select::{Hints, SelectError, Selection, select};
 use lathe_device::plan::tuned::Tuned;
 
-/// What decides.
+/// Inputs of the choice of variants.
 pub(super) struct Chooser<'a> {
     pub(super) caps: &'a Capabilities,
     pub(super) hints: &'a Hints,
@@ -34,7 +34,7 @@ struct Chosen {
     plan: Plan,
 }
 
-/// An operation to choose for, with what was decided of its fusion.
+/// An operation without a variant yet, with the decision on its fusion.
 type Undecided = (Listed, Option<String>);
 
 impl Chooser<'_> {
@@ -133,8 +133,8 @@ fn alone(nodes: &[Node]) -> BTreeSet<&'static str> {
     kernels.collect()
 }
 
-/// Binds the operations behind one that writes the residual stream anew to where it wrote it. Two
-/// tensors take turns: which one has the stream depends on the ways that were taken.
+/// Binds the operations after one that writes the residual stream anew to the new buffer. Two
+/// tensors take turns: the choice of alternatives decides which one has the stream.
 fn follow_stream(ops: &mut [Undecided], [first, second]: [TensorId; 2]) {
     let mut is_moved = false;
     for (op, _) in ops {
@@ -151,13 +151,13 @@ fn follow_stream(ops: &mut [Undecided], [first, second]: [TensorId; 2]) {
     }
 }
 
-/// How the step's operations pack each matrix.
+/// Packing of each matrix, as the step's operations read it.
 type Packings = BTreeMap<TensorId, Packing>;
 
 impl Chooser<'_> {
-    /// The operations of a node: the fused one, or those it stands for, with what was decided.
-    /// A hint for any of them decides; else the fused one is taken where it pays. `alone` has the
-    /// kernels of operations that replace no others.
+    /// The operations of a node: the fused one, or those it replaces, with the decision. A hint for
+    /// any of them decides; else the fused one is taken where it pays. `alone` has the kernels of
+    /// operations that replace no others.
     fn resolve(&self, node: Node, alone: &BTreeSet<&str>) -> Vec<(Listed, Option<String>)> {
         let (fused, apart) = match node {
             Node::Op(op) => return vec![(op, None)],
@@ -178,8 +178,8 @@ impl Chooser<'_> {
         }
     }
 
-    /// Why a fused operation is not taken though it is hinted: the hint is for others of its
-    /// kernel, which replace nothing, and cannot hold for this one.
+    /// Reason why a fused operation is not taken though it is hinted: the hint is for other
+    /// operations of its kernel, which replace nothing, and cannot hold for this one.
     fn against_hint(&self, fused: &Listed, alone: &BTreeSet<&str>) -> Option<String> {
         if !alone.contains(fused.kernel) {
             return None;
@@ -192,7 +192,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// Why a fused operation is not taken, if it is not.
+    /// Reason why a fused operation is not taken, if it is not.
     fn against(&self, fused: &Listed) -> Option<String> {
         let ListedShape::Fixed(shape) = &fused.shape else { return None };
         let kernel = lathe_kernels::kernel(fused.kernel)?;
@@ -235,8 +235,8 @@ impl Chooser<'_> {
 }
 
 impl Chooser<'_> {
-    /// Makes the selections of a layer phases of a run, where all of them can be: nobody measured
-    /// that parts of a layer win.
+    /// Turns the selections of a layer into phases of a persistent kernel if all of them can be: a
+    /// part of a layer alone was never measured to be faster.
     fn as_phases(
         &self,
         ops: &[Undecided],
@@ -261,8 +261,8 @@ impl Chooser<'_> {
         }
     }
 
-    /// The selection as a phase of a run on a grid: the selected variant, or the most preferred one
-    /// that is a phase and reads the same packing. A hinted one stays what it is otherwise.
+    /// The selection as a phase of a persistent kernel on a grid: the selected variant, or the most
+    /// preferred one that is a phase and reads the same packing. A hinted variant is kept.
     fn as_phase(
         &self,
         op: &Listed,
@@ -296,8 +296,8 @@ fn matrix(op: &Listed, steps: &Steps) -> Option<TensorId> {
     tensors.find(|t| matches!(steps.tensors[t.0].content, TensorInit::Weights(..)))
 }
 
-/// The recording of chosen operations over the tensors they bind, and where each tensor went:
-/// those of a way that was not chosen take no memory.
+/// The recording of chosen operations over the tensors they bind, and the new index of each tensor:
+/// tensors of alternatives that were not chosen take no memory.
 fn recorded(
     steps: &mut Steps,
     ops: Vec<Chosen>,

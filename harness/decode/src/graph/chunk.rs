@@ -1,6 +1,5 @@
-//! The operations of a chunk of a prompt: as a decode step, over the rows of many tokens, up to the
-//! last layer. What follows it (last norm, head, choice) is a decode step's, for the last token
-//! alone.
+//! The operations of a chunk of a prompt: like a decode step over the rows of many tokens, up to
+//! the last layer. The rest (last norm, head, choice) is a decode step's, for the last token alone.
 
 use lathe_kernels::attention_prefill::AttentionPrefill;
 use lathe_kernels::chunk_end::ChunkEnd;
@@ -54,8 +53,8 @@ impl Lister<'_> {
         std::mem::take(&mut self.nodes)
     }
 
-    /// All layers over rows, with the attention of whose they are. Where branches are normed, the
-    /// last one's residual also makes what the head reads.
+    /// All layers over rows of one sequence or of several. Where branches are normed, the last
+    /// one's residual also makes the head's input.
     pub(super) fn layers(&mut self, v: &Vectors, norms: &[TensorId]) {
         let c = self.config;
         for (i, w) in self.weights.layers.iter().enumerate() {
@@ -97,8 +96,8 @@ impl Lister<'_> {
         }
     }
 
-    /// Rows times matrices under each other: one product each, side by side in rows of the output,
-    /// or added to what is there.
+    /// Rows times matrices that share an output: one product each, at successive offsets of the
+    /// output's rows, or added to their values.
     fn row_products(
         &mut self,
         v: &Vectors,

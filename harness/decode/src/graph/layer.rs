@@ -1,5 +1,4 @@
-//! The operations of a layer of a decode step. Those of a chunk of a prompt are in
-//! [`super::chunk`].
+//! The operations of a layer of a decode step. [`super::chunk`] has those of a chunk of a prompt.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ use lathe_device::plan::weights::WeightRows;
 
 /// A norm of the stream that the next matrix may make itself.
 pub(super) struct Left {
-    /// As an operation of its own, which makes what that matrix then reads.
+    /// The norm as an operation of its own, whose output that matrix then reads.
     pub(super) apart: Listed,
     /// The weight of the norm of a branch that joins the stream first, if one does.
     pub(super) post: Option<TensorId>,
@@ -30,7 +29,7 @@ pub(super) struct Left {
     pub(super) norm: TensorId,
 }
 
-/// What a layer does to its heads before attention.
+/// Operations on a layer's heads before attention.
 pub(super) struct HeadsOf {
     pub(super) append: QkvRopeAppend,
     pub(super) rope: TensorId,
@@ -45,7 +44,7 @@ pub(super) fn norm(wanted: bool) -> Norm {
 }
 
 impl Lister<'_> {
-    /// What the first matrix of a branch reads.
+    /// Input of the first matrix of a branch.
     fn branch_input(&self, v: &Vectors, weight: TensorId) -> Input {
         match self.config.post_norms {
             true => Input::Vector(v.normed),
@@ -53,7 +52,7 @@ impl Lister<'_> {
         }
     }
 
-    /// Where a matrix that ends a branch writes.
+    /// Destination of the matrix that ends a branch.
     pub(super) fn branch_end(&self, v: &Vectors) -> To {
         match self.config.post_norms {
             true => (v.branch, Beta::Zero),
@@ -61,7 +60,7 @@ impl Lister<'_> {
         }
     }
 
-    /// A norm that nobody takes over, as an operation of its own.
+    /// Lists a norm that no matrix takes over, as an operation of its own.
     pub(super) fn apart(&mut self, left: Option<Left>) {
         self.nodes.extend(left.map(|left| Node::Op(left.apart)));
     }
@@ -98,12 +97,12 @@ impl Lister<'_> {
         Some(Left { apart, post: Some(post), norm: next })
     }
 
-    /// Where the stream goes that an operation writes anew.
+    /// Buffer for a residual stream that an operation writes anew.
     pub(super) fn next_stream(&mut self) -> TensorId {
         self.vector("next_x", self.config.hidden, FloatFormat::F32).id
     }
 
-    /// What a matrix binds that takes a branch into the stream and norms it.
+    /// Bindings of a matrix that adds a branch to the stream and norms the sum.
     fn joined(
         &mut self,
         v: &Vectors,
@@ -198,7 +197,8 @@ impl Lister<'_> {
         self.products(at(Some(layer), "attn_output"), output, Input::Vector(v.attended), to);
     }
 
-    /// From the product of QKV to the output of attention, of a token of each sequence.
+    /// Lists the operations from the product of QKV to the output of attention, for a token of each
+    /// sequence.
     pub(super) fn token_attention(
         &mut self,
         layer: usize,
@@ -260,7 +260,8 @@ impl Lister<'_> {
         self.nodes.push(Node::Fused(one, vec![apart, decode]));
     }
 
-    /// What a layer does to the heads of a token before attention, with a cache of `kv_size` slots.
+    /// Describes a layer's operations on the heads of a token before attention, with a cache of
+    /// `kv_size` slots.
     pub(super) fn heads(&mut self, layer: usize, w: &LayerWeights, kv_size: usize) -> HeadsOf {
         let c = self.config;
         let rope_base = c.layer_rope_base(layer);

@@ -40,7 +40,7 @@ pub struct KvCache {
     pub sliding: bool,
 }
 
-/// A decode step with handles to what a session reads and writes.
+/// A decode step with handles to the tensors that a session reads and writes.
 #[derive(Clone, Debug)]
 pub struct DecodeGraph {
     /// The step.
@@ -51,9 +51,9 @@ pub struct DecodeGraph {
     pub tokens: TensorId,
     /// Logits of the last step, a row a sequence.
     pub logits: TensorId,
-    /// One cache a layer.
+    /// Cache of each layer.
     pub caches: Vec<KvCache>,
-    /// How tokens are drawn; none for the greedy choice.
+    /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<Sampling>,
     /// Positions it holds.
     pub context: usize,
@@ -66,7 +66,7 @@ pub struct DecodeGraph {
 }
 
 impl DecodeGraph {
-    /// Refuses tokens beyond the vocabulary. `whose` they are stands in the error behind the token.
+    /// Refuses tokens beyond the vocabulary. The error names their owner, `whose`, after the token.
     ///
     /// # Errors
     /// [`Error::Usage`] that names the first of them.
@@ -103,7 +103,7 @@ impl DecodeGraph {
     }
 
     /// Bytes that a step must move when `n_kv` tokens are in the sequence, the current one
-    /// included: what its operations declare.
+    /// included, as its operations declare them.
     pub fn bytes(&self, n_kv: usize) -> f64 {
         let state = State { n_kv, ..State::default() };
         let bytes = self
@@ -115,7 +115,7 @@ impl DecodeGraph {
     }
 }
 
-/// The operations that a model's step and chunks may have, whichever ways are taken.
+/// The operations that a model's step and chunks may have, over all alternatives.
 pub fn operations(
     config: &Config,
     weights: &Weights,

@@ -1,6 +1,6 @@
 //! First pass: the operations of a decode step and the tensors between them, before any variant is
-//! chosen. Those of a layer are in [`super::layer`], those of a chunk of a prompt in
-//! [`super::chunk`].
+//! chosen. [`super::layer`] has the operations of a layer, [`super::chunk`] those of a chunk of a
+//! prompt.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,17 +26,17 @@ use lathe_device::plan::recording::{Label, Tensor, TensorId, TensorInit};
 use lathe_device::plan::weights::WeightRows;
 use lathe_model::Config;
 
-/// An operation of the step, or several ways to do the same.
+/// An operation of the step, or alternatives with the same result.
 #[derive(Debug)]
 pub(super) enum Node {
     /// One operation.
     Op(Listed),
-    /// One operation that stands for several, and those.
+    /// A fused operation, and the operations it replaces.
     Fused(Listed, Vec<Listed>),
 }
 
 impl Node {
-    /// The operations of all ways.
+    /// The operations of all alternatives.
     pub(super) fn ops(&self) -> impl Iterator<Item = &Listed> {
         let (first, others) = match self {
             Node::Op(op) => (op, &[][..]),
@@ -57,14 +57,14 @@ pub(super) struct Listed {
 
 /// Parameters of a listed operation.
 pub(super) enum ListedShape {
-    /// All are known.
+    /// Known parameters.
     Fixed(Shape),
-    /// It reads its matrix as others packed it.
+    /// Parameters that follow from the packing of its matrix, which others choose.
     AsPacked(Box<dyn Fn(Packing) -> Shape>),
 }
 
 impl Listed {
-    /// The same, which reads its matrix as others pack it.
+    /// Makes the operation read its matrix as others pack it.
     pub(super) fn with_shape(self, shape: impl Fn(Packing) -> Shape + 'static) -> Self {
         Self { shape: ListedShape::AsPacked(Box::new(shape)), ..self }
     }
@@ -86,7 +86,7 @@ impl fmt::Debug for ListedShape {
     }
 }
 
-/// A decode step of one token and chunks of a prompt: what they compute, not how.
+/// Operations of a decode step of one token and of chunks of a prompt, before variants are chosen.
 #[derive(Debug)]
 pub(super) struct Steps {
     pub(super) tensors: Vec<Tensor>,
@@ -100,8 +100,8 @@ pub(super) struct Steps {
     pub(super) tokens: TensorId,
     pub(super) logits: TensorId,
     pub(super) caches: Vec<KvCache>,
-    /// Where the residual stream is at the beginning of a step, and where an operation puts it that
-    /// writes it anew.
+    /// Buffers of the residual stream: at the beginning of a step, and for an operation that writes
+    /// it anew.
     pub(super) streams: [TensorId; 2],
 }
 
@@ -115,16 +115,16 @@ pub(super) struct Vector {
 /// Some rows of a matrix that is too large for one binding: the first, and the rows.
 pub(super) type MatrixPart = (usize, TensorId, WeightRows);
 
-/// What a matrix meets.
+/// Input of a matrix.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Input {
     /// A vector as it is.
     Vector(Vector),
-    /// The norm of the residual stream, made on the way.
+    /// The norm of the residual stream, computed by the reader.
     Norm { stream: Vector, weight: TensorId },
 }
 
-/// Where a product goes: into a vector of its own, or onto the residual stream.
+/// Destination of a product: a vector of its own, or the residual stream.
 pub(super) type To = (Vector, Beta);
 
 pub(super) struct Lister<'a> {
@@ -144,8 +144,7 @@ pub(super) struct Lister<'a> {
 pub(super) struct Vectors {
     pub(super) state: TensorId,
     pub(super) tokens: TensorId,
-    /// The residual stream, wherever it is: which of [`Steps::streams`] has it is known once it is
-    /// known which ways are taken.
+    /// The residual stream. The choice of alternatives decides which of [`Steps::streams`] has it.
     pub(super) stream: Vector,
     pub(super) normed: Vector,
     pub(super) branch: Vector,
@@ -156,7 +155,7 @@ pub(super) struct Vectors {
     pub(super) gated: Vector,
     /// Tokens whose vectors these are.
     pub(super) rows: usize,
-    /// Whose these are.
+    /// Sequences of these tokens.
     pub(super) of: TokensOf,
 }
 
@@ -317,8 +316,8 @@ impl Lister<'_> {
         }
     }
 
-    /// Matrices under each other times their input: one product each, side by side in the output,
-    /// or added to what is there.
+    /// Matrices that share an output, times their input: one product each, at successive offsets of
+    /// the output, or added to its values.
     pub(super) fn products(&mut self, label: Label, matrices: &[WeightRows], input: Input, to: To) {
         let mut y_offset = 0;
         for (i, rows) in matrices.iter().enumerate() {
@@ -409,7 +408,8 @@ impl Lister<'_> {
         Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches, streams }
     }
 
-    /// What layers pass on of up to `room` tokens. Tensors that nothing binds take no memory.
+    /// Allocates the vectors that layers pass on, for up to `room` tokens. Tensors that nothing
+    /// binds take no memory.
     pub(super) fn vectors(
         &mut self,
         prefix: &str,

@@ -8,7 +8,7 @@ use super::{Arch, Config, ConfigError, GEMMA3_LOCAL_BASE, GEMMA3_PERIOD};
 use crate::json::{KeyError, Object};
 use crate::rope::Llama3Rope;
 
-/// What `config.json` says.
+/// Contents of `config.json`.
 pub(crate) struct HfConfig {
     pub(crate) config: Config,
     pub(crate) rope: Option<Llama3Rope>,
@@ -134,7 +134,7 @@ impl HfConfig {
     }
 }
 
-/// What would change the result and that nothing here implements.
+/// Refuses settings that would change the result and are not implemented.
 fn refuse(root: &Object<'_>, keys: &Object<'_>, arch: Arch) -> Result<(), KeyError> {
     for object in [root, keys] {
         if object.get("quantization_config").is_some() {
@@ -177,7 +177,7 @@ fn head_dim(keys: &Object<'_>, hidden: usize, n_heads: usize) -> Result<usize, K
     Ok(head_dim)
 }
 
-/// Which layers see a window: Gemma's pattern, and none elsewhere.
+/// Checks the layers with a sliding window: Gemma's pattern, and none elsewhere.
 fn layer_types(keys: &Object<'_>, gemma: bool, n_layers: usize) -> Result<(), KeyError> {
     for key in ["sliding_window_pattern", "_sliding_window_pattern"] {
         let pattern = keys.u32(key)?;

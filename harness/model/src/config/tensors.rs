@@ -1,11 +1,11 @@
-//! The tensors of an architecture: names and dimensions, held against the file.
+//! The tensors of an architecture: names and dimensions, checked against the file.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Config, ConfigError, Keys};
 use crate::gguf::{GgmlType, TensorInfo};
 
-/// The tensors of a checkpoint by GGUF's names, and what its files call them.
+/// The tensors of a checkpoint by GGUF's names, with their names in the files.
 pub(crate) struct Tensors<'a> {
     list: &'a [TensorInfo],
     index: HashMap<&'a str, usize>,

@@ -1,4 +1,4 @@
-//! The metadata of a written file: those of a GGUF as they are, or what a configuration says.
+//! The metadata of a written file: a GGUF's unchanged, or derived from a configuration.
 
 use lathe_kernels::Format;
 
@@ -54,7 +54,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// The tokenizer beside a checkpoint, known to be sound.
+/// The checkpoint's tokenizer, known to be sound.
 pub(super) fn vocabulary(file: &ModelFile) -> Result<Vocabulary, ModelError> {
     let wrong = ModelError::at(file.tokenizer_json().unwrap_or(&file.path));
     let vocabulary = file.vocabulary()?.ok_or_else(|| {
@@ -114,8 +114,8 @@ fn tokenizer(writer: &mut GgufWriter, v: &Vocabulary) {
     }
 }
 
-/// What ends a text beside the EOS: the end of a turn, and the end of a message that waits for a
-/// tool, which Llama calls by this name.
+/// Adds the tokens besides the EOS that end a text: the end of a turn and, by Llama's name, the end
+/// of a message that waits for a tool.
 fn ends(
     writer: &mut GgufWriter,
     file: &ModelFile,

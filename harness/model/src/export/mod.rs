@@ -4,10 +4,10 @@
 //! ModelFile → jobs (which tensor is stored how), metadata → rows → search for scales → file
 //! ```
 //!
-//! Matrices take the type asked for, or what [`super::quantise::fitting`] gives where their rows
-//! are no whole blocks; norms and rope factors stay f32. What Hugging Face stores otherwise than
-//! GGUF is converted: Q and K rows of a Llama are reordered, Gemma's norms become 1 + w, Llama 3's
-//! rope factors a tensor.
+//! Matrices take the type asked for, or the substitute of [`super::quantise::fitting`] where their
+//! rows are no whole blocks; norms and rope factors stay f32. Tensors that Hugging Face stores
+//! otherwise than GGUF are converted: Q and K rows of a Llama are reordered, Gemma's norms become 1
+//! + w, Llama 3's rope factors a tensor.
 
 mod metadata;
 mod tensors;
@@ -27,12 +27,12 @@ use super::gguf::GgmlType;
 use super::gguf::writer::GgufWriter;
 use super::synth::{Fallback, Fallbacks};
 
-/// What to write.
+/// Settings of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportSpec {
-    /// How matrices are stored.
+    /// Storage of the matrices.
     pub weights: Format,
-    /// How the embedding and a head of its own are stored, if otherwise.
+    /// Storage of the embedding and of a separate head, if different.
     pub embed: Option<Format>,
     /// Replace a file that is there.
     pub overwrite: bool,
@@ -40,7 +40,7 @@ pub struct ExportSpec {
     pub without_tokenizer: bool,
 }
 
-/// What was written.
+/// Summary of the written file.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct ExportSummary {
     /// The file.
@@ -52,17 +52,17 @@ pub struct ExportSummary {
     pub source_bytes: u64,
     /// Values in all tensors.
     pub parameters: u64,
-    /// Whether the file has a tokenizer.
+    /// The file has a tokenizer.
     pub tokenizer: bool,
     /// Matrices by how they are stored, quantised anew or copied.
     pub types: Vec<TypeError>,
-    /// Matrices whose rows hold no whole blocks of what was asked for.
+    /// Matrices whose rows hold no whole blocks of the requested type.
     pub fallbacks: Vec<Fallback>,
-    /// Tensors that were quantised before: errors are over what was left of them.
+    /// Tensors that were quantised before: errors are relative to the values after that.
     pub requantised: usize,
 }
 
-/// How well one type stores its matrices.
+/// Error of the matrices that are stored in one type.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct TypeError {
     /// The type.
@@ -75,13 +75,13 @@ pub struct TypeError {
     pub bytes: u64,
     /// √(Σ(x - x̂)² / Σx²) over the tensors that were converted; none where all were copied.
     pub relative_rms_error: Option<f64>,
-    /// The same if codes were rounded to the nearest under scales from the extremes.
+    /// This error with codes rounded to the nearest and scales taken from the extremes.
     pub nearest_relative_rms_error: Option<f64>,
 }
 
-/// Writes a checkpoint as GGUF. It is written beside `path` under another name and renamed when
-/// complete, so a file at `path` is always whole. `progress` is told the bytes written so far and
-/// in all.
+/// Writes a checkpoint as GGUF. It is written under a temporary name in the folder of `path` and
+/// renamed when complete, so a file at `path` is always whole. `progress` is told the bytes written
+/// so far and in all.
 ///
 /// # Errors
 /// `path` exists and is not to be replaced; the checkpoint is no model that is understood, has a
@@ -171,7 +171,7 @@ fn types(jobs: &[Job<'_>], errors: &BTreeMap<Format, Errors>) -> Vec<TypeError> 
     types.into_values().collect()
 }
 
-/// What becomes of each tensor, in the order of the file.
+/// Lists the tensors to write, in the order of the file.
 fn jobs<'a>(
     file: &'a ModelFile,
     config: &'a Config,

@@ -1,4 +1,4 @@
-//! The data of one tensor on their way into a file.
+//! Conversion of one tensor's data for a file.
 
 use lathe_kernels::Format;
 use rayon::prelude::*;
@@ -9,7 +9,7 @@ use crate::folder::Folder;
 use crate::gguf::TensorInfo;
 use crate::quantise::{decode, encode, quantise, quantise_searched};
 
-/// Values between two writes: enough to keep every thread busy, little beside a model.
+/// Values between two writes: enough to keep every thread busy, few compared to a model.
 const PIECE: usize = 1 << 22;
 /// Values that a thread takes at a time, about.
 const TASK: usize = 1 << 15;
@@ -19,12 +19,12 @@ pub(super) struct Job<'a> {
     pub(super) name: String,
     pub(super) dims: Vec<u64>,
     pub(super) stored: Format,
-    /// From the start of the tensor data.
+    /// Offset from the start of the tensor data.
     pub(super) offset: u64,
     pub(super) values: Values<'a>,
 }
 
-/// Where values come from.
+/// Source of a tensor's values.
 pub(super) enum Values<'a> {
     Tensor { tensor: &'a TensorInfo, format: Format, config: &'a Config },
     Given(Vec<f32>),
@@ -70,7 +70,7 @@ impl Job<'_> {
         self.dims.len() > 1
     }
 
-    /// Whether the source lost something already.
+    /// Returns true if a quantised source is stored in another type.
     pub(super) fn requantises(&self) -> bool {
         match &self.values {
             Values::Tensor { format, .. } => !format.is_dense() && *format != self.stored,
@@ -146,7 +146,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Values as they are stored, and what that costs.
+    /// Values as they are stored, and their errors.
     fn convert(&self, k: usize, values: &[f32]) -> (Vec<u8>, Errors) {
         let dense = self.stored.is_dense();
         let bytes = match dense {
@@ -178,8 +178,8 @@ fn squared_error(format: Format, k: usize, values: &[f32], bytes: &[u8]) -> f64 
     .sum()
 }
 
-/// Which stored row becomes this row of a GGUF. Hugging Face rotates element `i` of a head with
-/// element `i + head_dim/2`, GGUF's Llama with the one beside it.
+/// Returns the stored row for this row of a GGUF. Hugging Face rotates element `i` of a head with
+/// element `i + head_dim/2`, GGUF's Llama with its neighbour.
 fn interleaved_row(row: usize, head_dim: usize) -> usize {
     let (head, within) = (row / head_dim, row % head_dim);
     head * head_dim + within / 2 + within % 2 * (head_dim / 2)

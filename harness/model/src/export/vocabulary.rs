@@ -1,5 +1,5 @@
-//! `tokenizer.json` in the words of GGUF's tokenizer metadata: byte-level BPE with a known way to
-//! split text. What is not known is refused; a guess would give other ids without a word.
+//! `tokenizer.json` in the words of GGUF's tokenizer metadata: byte-level BPE with a known
+//! pre-tokenizer. An unknown setting is refused; a guess would silently give other ids.
 
 use std::collections::HashSet;
 
@@ -11,12 +11,12 @@ use crate::token_type::{CONTROL, NORMAL, UNUSED, USER_DEFINED};
 use crate::tokenizer::around;
 use crate::vocabulary::{PRE, Pre, Vocabulary};
 
-/// Why a `tokenizer.json` cannot be read.
+/// Reason why a `tokenizer.json` cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; give token ids (--prompt-tokens), or --no-tokenizer to quantise")]
 pub struct VocabularyError(#[from] KeyError);
 
-/// What GGUF would say of this tokenizer, a token for each row of the embedding.
+/// Converts a `tokenizer.json` to GGUF's vocabulary, a token for each row of the embedding.
 ///
 /// # Errors
 /// It is of another kind, or contradicts itself or the model; the message names the key.
@@ -164,7 +164,8 @@ fn merges(model: &Object<'_>) -> Result<Vec<String>, KeyError> {
     list.iter().map(|entry| merge(entry).ok_or_else(|| wrong(entry))).collect()
 }
 
-/// Whether the post-processor puts the BOS before a text. Anything else that it adds is refused.
+/// Returns true if the post-processor puts the BOS before a text. Anything else that it adds is
+/// refused.
 fn begins_with_bos(root: &Object<'_>, config: &Config) -> Result<bool, KeyError> {
     let key = "post_processor";
     let only = "only the BOS before a text is understood";

@@ -1,4 +1,4 @@
-//! What can be wrong with a GGUF file, and where.
+//! Faults of a GGUF file, each with its place.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct GgufError {
     pub offset: usize,
     /// The part of the file concerned.
     pub site: Site,
-    /// What is wrong there.
+    /// The fault.
     pub kind: GgufErrorKind,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Site {
     }
 }
 
-/// What is wrong at a place in a GGUF file.
+/// A fault at some place in a GGUF file.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum GgufErrorKind {

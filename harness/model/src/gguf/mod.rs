@@ -34,7 +34,7 @@ pub struct Gguf {
     pub version: u32,
     /// Tensor offsets are multiples of this many bytes.
     pub alignment: u32,
-    /// Where tensor data begin; past the end in a file that has no tensors and no padding.
+    /// Offset of the tensor data; past the end in a file that has no tensors and no padding.
     pub data_start: u64,
     /// Metadata in the order of the file.
     pub metadata: Metadata,
@@ -49,13 +49,13 @@ pub struct Gguf {
 pub struct TensorInfo {
     /// Its name, unique in the file.
     pub name: String,
-    /// How its values are stored.
+    /// Storage of its values.
     pub ty: GgmlType,
     /// GGUF order: `dims[0]` is the row length, the fastest to vary.
     pub dims: Vec<u64>,
     /// Its bytes in the file.
     pub range: Range<usize>,
-    /// Which of the checkpoint's files holds it; a GGUF is one file.
+    /// Index of its file in the checkpoint; a GGUF is one file.
     pub file: usize,
 }
 
@@ -116,7 +116,7 @@ impl Metadata {
         self.entries.len()
     }
 
-    /// Whether there is no metadata.
+    /// Returns true if there is no metadata.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -179,7 +179,7 @@ impl Gguf {
         })
     }
 
-    /// Where an array lies; none if the key is missing.
+    /// Returns an array's place in the file; none if the key is missing.
     ///
     /// # Errors
     /// The value is no array.

@@ -14,7 +14,7 @@ const MAX_TENSOR_NAME: u64 = 64;
 const MIN_ENTRY: u64 = 8 + 1 + 4 + 1;
 /// A tensor takes at least a length, one byte of name, n_dims, a type and an offset.
 const MIN_TENSOR: u64 = 8 + 1 + 4 + 4 + 8;
-/// More is no alignment that a writer would choose, but one that hides where data begin.
+/// Alignments that are accepted: a larger one is no writer's choice and hides where data begin.
 const ALIGNMENTS: std::ops::RangeInclusive<u32> = 8..=65536;
 const DEFAULT_ALIGNMENT: u32 = 32;
 
@@ -179,7 +179,7 @@ struct Listed {
     dims: Vec<u64>,
     bytes: u64,
     offset: u64,
-    /// Where in the file the list says so.
+    /// Offset of the name in the file.
     name_at: usize,
     offset_at: usize,
 }

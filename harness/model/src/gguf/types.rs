@@ -1,12 +1,12 @@
-//! The tensor types of ggml: how many values a block holds and how many bytes it takes.
+//! The tensor types of ggml, with values and bytes of a block.
 
 use std::fmt;
 
 /// One line a type: the number in the file, the name, values and bytes of a block.
 macro_rules! types {
     ($($ty:ident = $code:literal, $name:literal, $values:literal, $bytes:literal;)*) => {
-        /// A tensor type as GGUF numbers them. Everything the format knows can be indexed and
-        /// inspected; what can be decoded is for the decoder to say.
+        /// A tensor type as GGUF numbers them. All types of the format can be indexed and
+        /// inspected; the decoder says which it can decode.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(missing_docs, reason = "the names are the format's own")]
         #[allow(non_camel_case_types, reason = "the names are the format's own")]

@@ -86,7 +86,7 @@ pub enum Value {
     F64(f64),
 }
 
-/// Where an array lies in the file. Its elements were checked when the file was parsed.
+/// Place of an array in the file. Its elements were checked when the file was parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArrayView {
     /// Type of the elements; never [`ValueType::Array`].

@@ -1,8 +1,8 @@
-//! Writes the head of a GGUF file: header, metadata, tensor list, padding. The tensor data are the
-//! caller's to stream behind it, so a checkpoint of any size can be written.
+//! Writes the head of a GGUF file: header, metadata, tensor list, padding. The caller streams the
+//! tensor data after it, so a checkpoint of any size can be written.
 //!
-//! Nothing is checked here beyond what is needed to lay the file out: the raw methods exist so that
-//! tests can build every broken file.
+//! Only the layout of the file is checked here: the raw methods exist so that tests can build every
+//! broken file.
 
 use super::{GgmlType, Value, ValueType};
 
@@ -117,7 +117,7 @@ impl GgufWriter {
         self.add(key, ValueType::Array, &bytes)
     }
 
-    /// Adds a tensor behind those added before; its offset in the data is returned. `dims` as GGUF
+    /// Adds a tensor after those added before and returns its offset in the data. `dims` as GGUF
     /// has them, row length first; rows must divide into blocks.
     pub fn add_tensor(&mut self, name: &str, ty: GgmlType, dims: &[u64]) -> u64 {
         let offset = self.data_end.next_multiple_of(self.alignment);
@@ -132,7 +132,7 @@ impl GgufWriter {
         self.tensors.push(Listed { name: name.to_owned(), type_code, dims: dims.to_vec(), offset });
     }
 
-    /// Bytes of the tensor data from the first to the end of the last, without padding behind it.
+    /// Bytes of the tensor data from the first to the end of the last, without padding after it.
     pub fn data_len(&self) -> u64 {
         self.data_end
     }

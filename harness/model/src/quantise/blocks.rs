@@ -7,11 +7,11 @@ use super::{largest, nearest, range, stored};
 
 /// A block of 32 codes under one scale, with a minimum where the format has one.
 pub(super) struct Block32 {
-    /// As f16 stores it.
+    /// Scale, rounded to f16.
     pub(super) d: f32,
-    /// What is added to all values; as f16 stores it. Zero in formats without.
+    /// Minimum added to all values, rounded to f16. Zero in formats without one.
     pub(super) m: f32,
-    /// From the least code of the format on, which may be negative.
+    /// Codes, from the format's least one on, which may be negative.
     pub(super) codes: [i32; 32],
 }
 
@@ -72,9 +72,9 @@ pub(super) fn round(x: &[f32], d: f32, m: f32, least: i32, most: i32) -> [i32; 3
 /// A superblock of 8 times 32 codes, each under a scale and a minimum of six bits.
 #[derive(Clone)]
 pub(super) struct SuperBlock {
-    /// As f16 stores it.
+    /// Scale of the sub-blocks' scales, rounded to f16.
     pub(super) d: f32,
-    /// As f16 stores it; minimums are taken off.
+    /// Scale of the sub-blocks' minimums, rounded to f16; minimums are subtracted.
     pub(super) dmin: f32,
     pub(super) scales: [u8; 8],
     pub(super) mins: [u8; 8],
@@ -132,7 +132,7 @@ impl SuperBlock {
 /// A superblock of 16 times 16 codes from -32 to 31, each under a signed scale of eight bits.
 #[derive(Clone)]
 pub(super) struct SuperBlock6 {
-    /// As f16 stores it.
+    /// Scale of the sub-blocks' scales, rounded to f16.
     pub(super) d: f32,
     pub(super) scales: [i8; 16],
     pub(super) codes: [i8; 256],
@@ -176,8 +176,8 @@ impl SuperBlock6 {
     }
 }
 
-/// What f16 stores of `v`, its largest value where `v` is beyond: infinite scales would make every
-/// value infinite or no number.
+/// Rounds `v` to f16, clamped to its largest finite value: infinite scales would make every value
+/// infinite or NaN.
 pub(super) fn finite(v: f32) -> f32 {
     stored(v.clamp(-65504.0, 65504.0))
 }

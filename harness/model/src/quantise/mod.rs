@@ -1,9 +1,9 @@
-//! From `f32` to ggml's quantised blocks, two ways.
+//! Quantises `f32` to ggml's blocks, in two ways.
 //!
-//! [`quantise`] rounds to the nearest under scales taken from the extremes of each block: what
-//! `lathe synth` writes and what checks draw, where a block only has to be a good one of its format
-//! and the same on every machine. [`quantise_searched`] looks for the scales with the least squared
-//! error: what `lathe quantize` writes.
+//! [`quantise`] rounds to the nearest under scales taken from the extremes of each block.
+//! `lathe synth` and checks use it, since they only need valid blocks that are the same on every
+//! machine. [`quantise_searched`] searches for the scales with the least squared error, for
+//! `lathe quantize`.
 
 mod blocks;
 mod search;
@@ -20,9 +20,8 @@ pub fn quantise(format: Format, k: usize, values: &[f32]) -> Vec<u8> {
     rows(format, k, values, encode_block)
 }
 
-/// As [`quantise`], with a search over the scales of each block. The error that is made least is
-/// Σ w·(x - x̂)² with w = rms of the block + |x|: between every value alike and the large
-/// ones first.
+/// Quantises like [`quantise`], with a search over the scales of each block. It minimises Σ w·(x -
+/// x̂)² with w = rms of the block + |x|, a compromise between equal weights and large values first.
 ///
 /// # Panics
 /// As [`quantise`].
@@ -44,8 +43,8 @@ pub fn encode(format: Format, values: &[f32]) -> Vec<u8> {
     }
 }
 
-/// Decodes a row of stored weights exactly: plain values without the reference, which is to judge
-/// what is made of them; blocks with it, as nothing else on the host decodes them.
+/// Decodes a row of stored weights exactly. Plain values are decoded without the reference, which
+/// is to judge results made of them; blocks with it, as nothing else on the host decodes them.
 pub fn decode(format: Format, bytes: &[u8], row: &mut [f32]) {
     match format.floats() {
         Some(floats) => row.copy_from_slice(&floats.decode(bytes, row.len())),
@@ -80,8 +79,8 @@ fn rows(
     bytes
 }
 
-/// How rows of a length are stored when `asked` for: a row of a GGUF file is whole blocks, so what
-/// llama-quantize takes in place of superblocks, and f16 where no block fits.
+/// Storage of rows of a length when `asked` for. A row of a GGUF file is whole blocks. Others take
+/// llama-quantize's substitute for superblocks, or f16 where no block fits.
 pub fn fitting(asked: Format, row_len: u64) -> Format {
     let fits = |format: &Format| row_len.is_multiple_of(format.block_len() as u64);
     let smaller = match asked {
@@ -93,8 +92,7 @@ pub fn fitting(asked: Format, row_len: u64) -> Format {
     [asked, smaller].into_iter().find(fits).unwrap_or(Format::F16)
 }
 
-/// `general.file_type`: llama.cpp's llama_ftype, of the mixtures of superblocks the one of a single
-/// type.
+/// `general.file_type`: llama.cpp's llama_ftype, for superblocks the mixture of a single type.
 pub(super) fn file_type(format: Format) -> u32 {
     match format {
         Format::F32 => 0,

@@ -10,14 +10,14 @@ use lathe_kernels::Format;
 use super::blocks::{Block32, SuperBlock, SuperBlock6, codes_of, finite, round};
 use super::{largest, range};
 
-/// Starts on each side of the extremes' own scale, and how far apart in codes.
+/// Starts on each side of the extremes' own scale, and their distance in codes.
 const STARTS: i32 = 8;
 const APART: f32 = 0.12;
 /// Turns between the scales of sub-blocks and those of the superblock.
 const TURNS: usize = 3;
 
-/// What an error counts: the rms of the block and the size of the value. Large values carry more of
-/// a product, and a search that saw only the rms would give them up.
+/// Weights of the squared errors: rms of the block plus |x|. Large values carry more of a product,
+/// and a search that saw only the rms would give them up.
 pub(super) fn weights(x: &[f32]) -> Vec<f32> {
     let rms = (x.iter().map(|v| v * v).sum::<f32>() / x.len() as f32).sqrt();
     x.iter().map(|v| rms + v.abs()).collect()

@@ -1,5 +1,4 @@
-//! What a synthetic checkpoint holds: its metadata, and its tensors with the spread of their
-//! values.
+//! Plan of a synthetic checkpoint: its metadata, and its tensors with the spread of their values.
 
 use lathe_kernels::Format;
 
@@ -264,7 +263,7 @@ impl List<'_> {
     }
 }
 
-/// What Llama 3.2 was trained with.
+/// Rope divisors of Llama 3.2.
 fn llama3_rope_factors(head_dim: u32, base: f64) -> Vec<f32> {
     let rope = Llama3Rope {
         factor: 32.0,

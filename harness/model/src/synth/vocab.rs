@@ -4,7 +4,7 @@
 use crate::gguf::writer::GgufWriter;
 use crate::token_type::{BYTE, CONTROL, NORMAL, UNKNOWN};
 
-/// How SentencePiece writes a space.
+/// SentencePiece's spelling of a space.
 const SPACE: char = '▁';
 
 const SPECIAL: [(&str, i32); 4] =

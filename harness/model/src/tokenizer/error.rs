@@ -1,4 +1,4 @@
-//! What can be wrong with a vocabulary, and what it cannot encode.
+//! Faults of a vocabulary, and of text that it cannot encode.
 
 use crate::vocabulary::key;
 

@@ -19,7 +19,7 @@ use super::{Tokenizer, TokenizerError, byte_of, guarded, literals, strict};
 use crate::token_type::{BYTE, CONTROL, UNKNOWN, USER_DEFINED};
 use crate::vocabulary::{PRE, Pre, Vocabulary, key};
 
-/// How a space is spelled in SentencePiece.
+/// SentencePiece's spelling of a space.
 const SPACE: &str = "▁";
 
 impl Vocabulary {
@@ -79,7 +79,7 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// The merges as pairs. Of a pair named twice the first stands.
+    /// The merges as pairs. The first of two equal pairs counts.
     fn pairs(&self, text: &Vocab) -> Result<Vec<(String, String)>, TokenizerError> {
         if self.merges.is_empty() {
             return Err(refused(key::MERGES, "is empty or missing"));
@@ -191,7 +191,7 @@ impl Pre {
     }
 }
 
-/// All but the merging: spaces as U+2581 on the way in and back.
+/// Builds SentencePiece without its merging: spaces become U+2581 and back.
 fn sentencepiece(vocabulary: &Vocabulary, prefix: bool) -> Result<Library, TokenizerError> {
     guarded(|| {
         let ids = vocabulary.iter().map(|(id, piece, _)| (piece.to_owned(), id)).collect();

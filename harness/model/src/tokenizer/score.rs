@@ -1,6 +1,6 @@
 //! SentencePiece as a GGUF file has it: the pair of neighbours whose concatenation has the highest
-//! score becomes one, of equal scores the leftmost. The library's BPE cannot do that: it ranks
-//! pairs instead of what they become, and no two alike.
+//! score is merged, of equal scores the leftmost. The library's BPE cannot do that: it ranks pairs,
+//! not their results, and no two alike.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -13,7 +13,7 @@ use super::error::TokenizerError;
 pub(super) struct Scores {
     /// Tokens of text, each with the place of its score, highest first, and its id.
     pub(super) text: HashMap<String, (u32, u32)>,
-    /// Bytes of the longest of them: what is longer need not be looked up.
+    /// Bytes of the longest of them: longer pieces need not be looked up.
     pub(super) longest: usize,
     /// The tokens `<0x00>` to `<0xFF>`.
     pub(super) bytes: [Option<u32>; 256],

@@ -2,7 +2,7 @@
 
 use super::Tokenizer;
 
-/// The text of tokens that come one after another: what [`Tokenizer::decode`] gives for all of
+/// The text of tokens that come one after another: the result of [`Tokenizer::decode`] for all of
 /// them, in parts. A character that is spelled by several tokens is held back until it is whole;
 /// bytes that cannot become UTF-8 any more show as U+FFFD.
 #[derive(Debug, Clone)]
@@ -28,12 +28,12 @@ impl<'t> TextStream<'t> {
         self.take(false)
     }
 
-    /// What is left when no more tokens come: U+FFFD for a character that was not finished.
+    /// Returns the rest after the last token: U+FFFD for a character that was not finished.
     pub fn finish(mut self) -> String {
         self.take(true)
     }
 
-    /// What is whole, or can no longer become so; all of it at an `end`.
+    /// Takes the text that is complete or can no longer become so; all of it at an `end`.
     fn take(&mut self, end: bool) -> String {
         let (mut text, mut done) = (String::new(), 0);
         for chunk in self.bytes.utf8_chunks() {

@@ -1,5 +1,5 @@
-//! Vocabularies of GGUF files against what other implementations give, and those that do not hold
-//! together. Files of the `tokenizers` library are tested with the command.
+//! Vocabularies of GGUF files against the results of other implementations, and inconsistent ones.
+//! Files of the `tokenizers` library are tested with the command.
 
 mod reference;
 
@@ -30,7 +30,7 @@ fn with_bytes(pieces: &[&str]) -> Vocabulary {
     sentencepiece(&tokens)
 }
 
-/// The bytes, what `merges` give, then `words`.
+/// A vocabulary of the bytes, the results of `merges`, then `words`.
 fn byte_level(pre: &str, merges: &[&str], words: &[&str]) -> Vocabulary {
     let mut tokens: Vec<String> = alphabet().map(String::from).to_vec();
     for token in merges.iter().map(|merge| merge.replace(' ', "")) {

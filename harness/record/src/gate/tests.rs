@@ -1,4 +1,4 @@
-//! The gate over simulated runs: what it must let pass and what it must catch.
+//! The gate over simulated runs that it must pass or catch.
 
 mod rates;
 
@@ -56,7 +56,7 @@ fn gate(base: &Run, new: &Run) -> GateReport {
     one(base, new, false).unwrap()
 }
 
-/// One run a side.
+/// Compares one run a side.
 fn one(base: &Run, new: &Run, force: bool) -> Result<GateReport> {
     compare(std::slice::from_ref(base), std::slice::from_ref(new), force)
 }
@@ -78,13 +78,13 @@ fn said(report: &GateReport, text: &str) -> bool {
     report.warnings.iter().any(|warning| warning.contains(text))
 }
 
-/// A slowdown, or what one record a side lets pass for a probable one.
+/// A slowdown, or the probable one that a single record a side allows.
 fn calls_a_slowdown(report: &GateReport) -> bool {
     let called = |case: &GateCase| case.changed && case.reason.contains("probably slower");
     report.count(Verdict::Slower) > 0 || report.cases.iter().any(called)
 }
 
-/// From medians and noise to the report.
+/// Medians and noise lead to the right report.
 #[test]
 fn runs_with_a_slower_case_fail_and_others_do_not() {
     const RUNS: u64 = 100;
@@ -130,7 +130,7 @@ fn three_runs_a_side_find_a_decode_7_percent_slower() {
 
 type Change = fn(&mut Row);
 
-/// A fourth case that is 20 % slower, and what takes the verdict away.
+/// A fourth case that is 20 % slower, and conditions that take the verdict away.
 #[test]
 fn only_a_changed_source_measured_alike_without_a_flag_is_a_slowdown() {
     let changes: [(Change, &str); 6] = [

@@ -69,7 +69,7 @@ impl MeasuredModel {
 /// `lathe bench decode --model`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerationTests {
-    /// Where the tokens came from, such as `seed 42`.
+    /// Source of the prompt tokens, such as `seed 42`.
     pub prompts: String,
     /// One entry a model, test and setting.
     pub tests: Vec<GenerationTest>,
@@ -80,7 +80,7 @@ pub struct GenerationTests {
 pub struct TokS {
     /// Mean over the repetitions.
     pub mean: f64,
-    /// Their standard deviation, over n - 1.
+    /// Standard deviation over the repetitions, n - 1.
     pub sd: f64,
 }
 
@@ -105,7 +105,7 @@ pub struct GenerationTest {
     pub type_k: String,
     /// Storage of values.
     pub type_v: String,
-    /// Storage of what goes into matrices.
+    /// Storage of the inputs of matrices.
     pub activations: String,
     /// Prompt tokens.
     pub n_prompt: usize,
@@ -116,7 +116,7 @@ pub struct GenerationTest {
     /// Sequences decoded together, each with its own prompt; `n_gen` tokens each. Figures are of
     /// all of them together.
     pub sequences: usize,
-    /// How tokens were drawn; none for the greedy choice.
+    /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<SamplingSettings>,
     /// Decode steps in a submission; none for a test that generates nothing.
     pub steps_per_submit: Option<usize>,
@@ -131,7 +131,7 @@ pub struct GenerationTest {
     /// Mean of the repetitions' tokens a second.
     #[serde(skip_deserializing)]
     pub avg_ts: f64,
-    /// Their standard deviation.
+    /// Standard deviation of the repetitions' tokens a second.
     #[serde(skip_deserializing)]
     pub stddev_ts: f64,
     /// Time of each repetition, nanoseconds.
@@ -155,13 +155,13 @@ pub struct GenerationTest {
     pub gpu_memory_predicted_bytes: u64,
     /// Bytes of all KV caches.
     pub kv_cache_bytes: u64,
-    /// Throttling and what makes the figures doubtful.
+    /// Throttling and other reasons to doubt the figures.
     #[serde(flatten)]
     pub watched: Watched,
 }
 
 impl GenerationTest {
-    /// With the figures that follow from the times of its repetitions.
+    /// Fills in the figures that follow from the times of its repetitions.
     #[must_use]
     pub fn settled(mut self) -> Self {
         let tokens = (self.sequences * (self.n_prompt + self.n_gen)) as f64;
@@ -173,8 +173,7 @@ impl GenerationTest {
         self
     }
 
-    /// llama-bench's name of a test, with how many sequences run it together and how tokens are
-    /// drawn.
+    /// llama-bench's name of a test, with the number of sequences and the sampling.
     pub fn name(
         (prompt, generate, depth): (usize, usize, usize),
         sequences: usize,
@@ -203,7 +202,7 @@ impl GenerationTest {
 pub struct Suite {
     /// quick, standard or full.
     pub tier: String,
-    /// Where the tokens came from, such as `seed 42`.
+    /// Source of the prompt tokens, such as `seed 42`.
     pub prompts: String,
     /// Seed of the draws.
     pub seed: u32,
@@ -225,13 +224,13 @@ pub struct SuiteModel {
     pub model: MeasuredModel,
     /// Storage of the KV cache.
     pub kv: String,
-    /// Storage of what goes into matrices.
+    /// Storage of the inputs of matrices.
     pub activations: String,
-    /// By name of the configuration.
+    /// Configurations by name.
     pub configs: BTreeMap<String, SuiteConfig>,
 }
 
-/// How tokens were drawn.
+/// Settings of sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplingSettings {
     /// Divides the logits.
@@ -273,9 +272,9 @@ pub struct SuiteConfig {
     pub prompt_tokens: usize,
     /// Tokens generated, the one after the prompt included.
     pub generated_tokens: usize,
-    /// None for the greedy choice.
+    /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<SamplingSettings>,
-    /// Until the first token was read back, milliseconds.
+    /// Time until the first token was read back, milliseconds.
     #[serde(skip_deserializing)]
     pub ttft_ms: f64,
     /// Prompt tokens over that time.
@@ -312,7 +311,7 @@ pub struct SuiteConfig {
     /// Workgroups and invocations of the dispatches that are several operations each, such as
     /// 128x256; none where every stage is a dispatch.
     pub run_grid: Option<String>,
-    /// Throttling and what makes the figures doubtful.
+    /// Throttling and other reasons to doubt the figures.
     #[serde(flatten)]
     pub watched: Watched,
     /// Every timed run.
@@ -324,12 +323,12 @@ pub struct SuiteConfig {
 pub struct SuiteRun {
     /// Decode steps in a submission.
     pub steps_per_submit: usize,
-    /// Until the first token was read back, milliseconds.
+    /// Time until the first token was read back, milliseconds.
     pub ttft_ms: f64,
-    /// From the first token to the last, milliseconds.
+    /// Time from the first token to the last, milliseconds.
     pub decode_ms: f64,
-    /// Of each step, milliseconds; only at one step a submission, where steps have times of their
-    /// own.
+    /// Time of each step, milliseconds; only at one step per submission, where steps are timed
+    /// singly.
     pub step_ms: Vec<f64>,
 }
 
@@ -338,8 +337,8 @@ pub const ORDER: [&str; 7] =
     ["short", "medium", "prefill", "decode", "long", "sampled", "full-pipe"];
 
 impl SuiteConfig {
-    /// With the figures that follow from its runs, some at `steps_per_submit`, some at one step a
-    /// submission.
+    /// Fills in the figures that follow from its runs, some at `steps_per_submit`, some at one step
+    /// a submission.
     #[must_use]
     pub fn settled(mut self, steps_per_submit: usize) -> Self {
         let sorted = |mut values: Vec<f64>| {
@@ -367,7 +366,7 @@ impl SuiteConfig {
 }
 
 impl Suite {
-    /// With the figures of all configurations.
+    /// Fills in the figures of all configurations.
     #[must_use]
     pub fn settled(mut self) -> Self {
         for config in self.models.iter_mut().flat_map(|model| model.configs.values_mut()) {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Where a run took place.
+/// Environment of a run.
 pub fn environment() -> Environment {
     Environment {
         date: "2026-11-20T16:00:00Z".into(),
@@ -23,7 +23,7 @@ pub fn environment() -> Environment {
     }
 }
 
-/// What a file holds that is called this.
+/// A model in a file of this name.
 pub fn model(file: &str) -> MeasuredModel {
     MeasuredModel {
         model_filename: file.into(),

@@ -81,7 +81,7 @@ fn timed(run: &Row, kind: Kind, samples: &[f64]) -> Row {
 }
 
 /// Steps of a decode, each slower than the one before, since attention grows with the position: the
-/// noise is that of neighbours.
+/// noise is estimated from differences of neighbours.
 fn stepped(run: &Row, kind: Kind, samples: &[f64]) -> Row {
     let row = timed(run, kind, samples);
     let apart: Vec<f64> = samples.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
@@ -244,8 +244,8 @@ fn profile(run: &Row, environment: &Environment, profile: &Profile) -> Vec<Row> 
     rows
 }
 
-/// Name of a model by what it is, so that a renamed file is the same one; where a record has two
-/// files that are alike in that, by the file.
+/// Name of a model by its type and size, so that a renamed file is the same model; by its file name
+/// if a record has two models that are alike.
 fn told(model: &MeasuredModel, all: &[&MeasuredModel]) -> String {
     let identity = model.identity();
     let mut alike =

@@ -86,7 +86,7 @@ pub(super) struct Bar {
     pub(super) mark: Option<f64>,
     /// Class of its colour.
     pub(super) colour: &'static str,
-    /// Figures behind the bar.
+    /// Figures after the bar.
     pub(super) label: String,
 }
 
@@ -134,7 +134,7 @@ pub(super) struct Series {
     pub(super) colour: usize,
     /// One value a step; one that is not sound is a gap in a line and nothing in a band.
     pub(super) values: Vec<f64>,
-    /// Figures behind the name in the legend.
+    /// Figures after the name in the legend.
     pub(super) legend: String,
 }
 
@@ -154,7 +154,7 @@ pub(super) struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// The chart, its legend, and a sentence about what it leaves out.
+    /// The chart, its legend, and a sentence about omitted values.
     pub(super) fn draw(&self) -> String {
         let count = self.bands.iter().chain(&self.lines).map(|s| s.values.len()).max().unwrap_or(0);
         let runs = count.clamp(1, POINTS);

@@ -45,7 +45,7 @@ fn new_head_bytes(p: &AttentionAppend) -> usize {
     (p.q_per_kv + 2) * p.head_dim * 4 + 8 * p.head_dim.div_ceil(KV_BLOCK)
 }
 
-/// What new_token_subgroup.wgsl holds of a head in arrays of fixed length.
+/// Refuses heads longer than the fixed arrays of new_token_subgroup.wgsl.
 fn too_long(p: &AttentionAppend, caps: &Capabilities) -> Option<String> {
     let size = caps.subgroup.map_or(32, |(smallest, _)| smallest.max(4)) as usize;
     // Sixteen vec4 a lane.

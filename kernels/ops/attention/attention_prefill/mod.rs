@@ -96,7 +96,8 @@ impl AttentionPrefill {
     }
 }
 
-/// What rounding queries and weights to f16 adds, and keys and values of another cache than f16.
+/// Tolerance with queries and weights rounded to f16, and with keys and values if the cache is not
+/// f16.
 fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
     let keys = p.most_keys(s) as f64;
     // 2^-11, half a unit in the last place of f16, in multiples of 2^-23.
@@ -122,8 +123,8 @@ fn flash_rows(c: &Constants) -> usize {
     16 * c["ROWS_EACH"] as usize
 }
 
-/// Whether `flash` has the workgroup memory for `each` rows an invocation: a tile of values, and a
-/// slice of the query, weights and tops of each row.
+/// Returns true if workgroup memory holds `each` rows per invocation of `flash`: a tile of values,
+/// and a slice of the query, weights and maxima of each row.
 fn flash_fits(each: usize, caps: &Capabilities) -> bool {
     16 * (1024 + 16 * each * (9 + 17 + 4)) <= caps.workgroup_memory as usize
 }

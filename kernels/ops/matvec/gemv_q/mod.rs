@@ -1,4 +1,4 @@
-//! Quantised matrix times vector: ggml blocks are decoded on the way.
+//! Quantised matrix times vector: ggml blocks are decoded as they are read.
 
 use crate::declare::*;
 use crate::matvec::geometry::{lanes_grid, ragged_vectors};
@@ -57,7 +57,7 @@ fn vectors_aligned(p: &GemvQ, _: &Capabilities) -> Option<String> {
     whole_chunks(p).or_else(|| ragged_vectors(p.n_vectors, p.k))
 }
 
-/// What rounding activations to 8 bits allows, for normally distributed ones and K >= 32.
+/// Tolerance with activations rounded to 8 bits, for normally distributed ones and K >= 32.
 fn rounded(p: &GemvQ, _: State) -> Tolerance {
     Tolerance {
         k: 0.02 / f64::from(f32::EPSILON),
@@ -74,8 +74,8 @@ fn rounded(p: &GemvQ, _: State) -> Tolerance {
     }
 }
 
-/// What rounding activations to 16 bits adds to the kernel's own bounds, for normally distributed
-/// ones and K >= 32.
+/// Tolerance with activations rounded to 16 bits: the kernel's own bounds and the rounding, for
+/// normally distributed activations and K >= 32.
 fn rounded_finely(p: &GemvQ, _: State) -> Tolerance {
     let k = p.k as f64;
     Tolerance {

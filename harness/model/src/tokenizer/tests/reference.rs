@@ -1,8 +1,8 @@
-//! What other implementations give for small vocabularies: `tokenizers` 0.23.3 for byte-level BPE,
-//! `sentencepiece` 0.2.3 for SentencePiece. The ids they give are shown as spellings with a space
-//! between.
+//! Results of other implementations for small vocabularies: `tokenizers` 0.23.3 for byte-level BPE,
+//! `sentencepiece` 0.2.3 for SentencePiece. Their ids are shown as spellings separated by spaces.
 
-/// In the order of ranks. The vocabulary is the 256 bytes, what these give, then [`WHOLE_WORDS`].
+/// Merges in the order of ranks. The vocabulary is the 256 bytes, the results of these, then
+/// [`WHOLE_WORDS`].
 pub(super) fn merges() -> Vec<&'static str> {
     let merges = "\
         Ġ t, h e, Ġt he, a t, Ġ a, n d, Ġa nd, o n, Ġ on, i n, Ġ s, Ġs at, m at, Ġ m, Ġm at, \
@@ -39,7 +39,7 @@ pub(super) const QWEN2: [(&str, &str); 3] = [
 ];
 
 /// The pieces after `<unk>`, `<s>`, `</s>` and the 256 bytes, in the order of ids. The first three
-/// are user-defined; after them each has a score 1 below that of the one before.
+/// are user-defined; each later one has a score 1 below its predecessor's.
 pub(super) fn pieces() -> Vec<&'static str> {
     let pieces = "\
         ▁▁ ▁▁▁ \n he the ▁the at on ▁s ▁on .. an in og ße ▁l ▁m 日本 and ▁sat () ); DO aï et fn gr \

@@ -1,4 +1,4 @@
-//! How often the gate errs and what it finds: simulated reports, and the committed records.
+//! Error rates and power of the gate: simulated reports, and the committed records.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn normal(rng: &mut Rng) -> f64 {
     r * angle.cos()
 }
 
-/// How runs differ that are simulated.
+/// Settings of simulated runs.
 #[derive(Clone, Copy)]
 struct Simulated<'a> {
     /// Records a side.
@@ -22,11 +22,11 @@ struct Simulated<'a> {
     controls: usize,
     /// Standard deviation from run to run, a case.
     between: f64,
-    /// The same of all cases together.
+    /// Standard deviation from run to run, common to all cases.
     common: f64,
     /// Deviations to draw from, in the place of normal ones.
     drawn: &'a [f64],
-    /// The first changed case takes so many times as long.
+    /// Factor on the time of the first changed case.
     slow: f64,
 }
 
@@ -73,7 +73,7 @@ fn simulate(seed: u64, of: Simulated) -> GateReport {
     report
 }
 
-/// Percent of so many simulated reports of which something holds.
+/// Percentage of `reports` simulated reports that fulfil a condition.
 fn percent(reports: u64, of: Simulated, holds: fn(&GateReport) -> bool) -> f64 {
     let held = (0..reports).into_par_iter().filter(|seed| holds(&simulate(*seed, of))).count();
     100.0 * held as f64 / reports as f64
@@ -127,8 +127,8 @@ fn three_runs_a_side_find_3_percent() {
     assert!(confirmed < 20.0, "4 % by one record a side is at most probable: {confirmed}");
 }
 
-/// The controls take off what all cases share, and widen the threshold where runs differ more than
-/// they should.
+/// The controls remove the shift that all cases share, and widen the threshold where runs differ
+/// more than expected.
 #[test]
 fn unchanged_cases_carry_the_machine() {
     for (between, common) in [(0.005, 0.03), (0.0075, 0.01), (0.02, 0.0), (0.02, 0.02)] {
