@@ -73,7 +73,7 @@ fn every_value_is_read() {
 fn a_getter_of_the_wrong_type_names_key_and_offset() {
     let bytes = everything();
     let gguf = Gguf::parse(&bytes).unwrap();
-    let check = |error: lathe_harness::model::GgufError, key: &str, part: &str| {
+    let check = |error: lathe_harness::model::Fault, key: &str, part: &str| {
         let at = find_name(&bytes, key);
         let says = error.to_string();
         let begins = format!("byte {at}, metadata `{key}`: ");
@@ -198,7 +198,7 @@ fn errors_of_files_begin_with_the_path() {
     }
     std::fs::write(&path, bare()).unwrap();
     let error = ModelFile::open(&path).unwrap().config().unwrap_err().to_string();
-    assert_eq!(error, format!("{named}metadata `general.architecture` is missing"));
+    assert_eq!(error, format!("{named}metadata `general.architecture`: is missing"));
 }
 
 /// Sound files, for the fuzz target `gguf`.

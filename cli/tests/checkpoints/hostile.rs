@@ -123,8 +123,8 @@ fn tensors_that_do_not_make_the_model() {
     };
     let flat = vec![1; 70].into_iter().chain([128, 128]).collect::<Vec<u64>>();
     let cases: [(&dyn Fn(&mut Parts), &[&str]); 8] = [
-        (&|p| missing(p, Q), &["config.json", "self_attn.q_proj.weight` is missing"]),
-        (&|p| missing(p, "model.embed_tokens.weight"), &["`model.embed_tokens.weight` is missing"]),
+        (&|p| missing(p, Q), &["config.json", "self_attn.q_proj.weight`: is missing"]),
+        (&|p| missing(p, "model.embed_tokens.weight"), &["`model.embed_tokens.weight`: is missing"]),
         (&|p| p.tensor(UP).shape.reverse(), &[UP, "has dimensions [256, 128]"]),
         (&|p| p.tensor(Q).shape.clone_from(&flat), &[Q, "has dimensions"]),
         (
@@ -133,10 +133,10 @@ fn tensors_that_do_not_make_the_model() {
         ),
         (
             &|p| extra(p, "model.layers.0.self_attn.q_proj.bias"),
-            &["`model.layers.0.self_attn.q_proj.bias` is not part of llama"],
+            &["`model.layers.0.self_attn.q_proj.bias`: is not part of llama"],
         ),
-        (&|p| extra(p, "blk.0.attn_q.weight"), &["`blk.0.attn_q.weight` is not part of llama"]),
-        (&|p| extra(p, "rope_freqs.weight"), &["`rope_freqs.weight` is not part of llama"]),
+        (&|p| extra(p, "blk.0.attn_q.weight"), &["`blk.0.attn_q.weight`: is not part of llama"]),
+        (&|p| extra(p, "rope_freqs.weight"), &["`rope_freqs.weight`: is not part of llama"]),
     ];
     for (change, says) in cases {
         let mut parts = parts();
@@ -219,7 +219,7 @@ fn configurations_that_cannot_be() {
 fn configurations_that_are_larger_than_their_tensors() {
     // Nothing is made that large before the tensors were asked.
     for (key, size, says) in [
-        ("num_hidden_layers", u32::MAX, "`model.layers.3.input_layernorm.weight` is missing"),
+        ("num_hidden_layers", u32::MAX, "`model.layers.3.input_layernorm.weight`: is missing"),
         ("hidden_size", u32::MAX, "has dimensions"),
         ("intermediate_size", u32::MAX, "has dimensions"),
         ("head_dim", u32::MAX - 1, "has dimensions"),

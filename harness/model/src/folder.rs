@@ -9,7 +9,7 @@ use serde_json::Value;
 
 #[cfg(feature = "text")]
 use super::config::Arch;
-use super::config::{Config, ConfigError, HfConfig, Tensors, arch_of, token_list};
+use super::config::{Config, HfConfig, Keys, Tensors, arch_of, token_list, unexpected};
 #[cfg(feature = "text")]
 use super::export::vocabulary;
 use super::file::{self, Mapped, ModelError};
@@ -137,8 +137,7 @@ impl Folder {
         let mut read =
             HfConfig::read(&self.config, &Tensors::new(tensors, &stored)).map_err(error)?;
         if let Some(name) = &self.unknown {
-            let (name, arch) = (name.clone(), read.config.arch);
-            return Err(error(ConfigError::UnexpectedTensor { name, arch }));
+            return Err(error(unexpected(name, read.config.arch)));
         }
         if let Some((generation, path)) = &self.generation {
             let key = ModelError::at(path);
@@ -170,7 +169,8 @@ impl Folder {
         let Some(path) = &self.tokenizer_json else { return Ok(None) };
         let value = read_json(path)?;
         let vocabulary = vocabulary::from_tokenizer_json(&value, config);
-        vocabulary.map(Some).map_err(ModelError::at(path))
+        let advice = "give token ids (--prompt-tokens), or --no-tokenizer to quantise";
+        vocabulary.map(Some).map_err(|fault| ModelError::at(path)(format!("{fault}; {advice}")))
     }
 
     pub(crate) fn stored_name(&self, name: &str) -> String {

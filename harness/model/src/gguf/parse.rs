@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::error::{GgufError, GgufErrorKind, Site};
-use super::{ArrayView, Entry, GgmlType, Gguf, TensorInfo, Value, ValueType};
+use super::{ArrayView, Entry, GgmlType, Gguf, TensorInfo, Value, ValueType, at_key};
+use crate::fault::Fault;
 
 /// The longest key and tensor name of the specification, in bytes.
 const MAX_KEY: u64 = 65535;
@@ -19,15 +19,15 @@ const ALIGNMENTS: std::ops::RangeInclusive<u32> = 8..=65536;
 const DEFAULT_ALIGNMENT: u32 = 32;
 
 /// A fault without its site, which the caller knows.
-type Fault = (usize, GgufErrorKind);
+type Spot = (usize, String);
 
 trait At<T> {
-    fn at(self, site: impl FnOnce() -> Site) -> Result<T, GgufError>;
+    fn at(self, site: impl FnOnce() -> String) -> Result<T, Fault>;
 }
 
-impl<T> At<T> for Result<T, Fault> {
-    fn at(self, site: impl FnOnce() -> Site) -> Result<T, GgufError> {
-        self.map_err(|(offset, kind)| GgufError { offset, site: site(), kind })
+impl<T> At<T> for Result<T, Spot> {
+    fn at(self, site: impl FnOnce() -> String) -> Result<T, Fault> {
+        self.map_err(|(offset, why)| Fault::at(offset, site(), why))
     }
 }
 
@@ -47,70 +47,81 @@ impl<'a> Cursor<'a> {
         (self.bytes.len() - self.at) as u64
     }
 
-    fn take(&mut self, len: u64) -> Result<&'a [u8], Fault> {
+    fn take(&mut self, len: u64) -> Result<&'a [u8], Spot> {
         let slice = usize::try_from(len)
             .ok()
             .and_then(|len| self.at.checked_add(len))
             .and_then(|end| self.bytes.get(self.at..end))
-            .ok_or((self.at, GgufErrorKind::Truncated { needed: len, left: self.left() }))?;
+            .ok_or_else(|| {
+                let left = self.left();
+                (self.at, format!("the file ends too early: {len} more bytes needed, {left} left"))
+            })?;
         self.at += slice.len();
         Ok(slice)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Spot> {
         let mut out = [0; N];
         out.copy_from_slice(self.take(N as u64)?);
         Ok(out)
     }
 
-    fn u32(&mut self) -> Result<u32, Fault> {
+    fn u32(&mut self) -> Result<u32, Spot> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Fault> {
+    fn u64(&mut self) -> Result<u64, Spot> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn string(&mut self) -> Result<&'a str, Fault> {
+    pub(super) fn string(&mut self) -> Result<&'a str, Spot> {
         let start = self.at;
         let len = self.u64()?;
         let left = self.left();
         if len > left {
-            return Err((start, GgufErrorKind::StringLength { len, left }));
+            return Err((
+                start,
+                format!("a string of {len} bytes is beyond the file: {left} bytes left"),
+            ));
         }
         let text_at = self.at;
-        std::str::from_utf8(self.take(len)?)
-            .map_err(|e| (text_at, GgufErrorKind::NotUtf8 { valid: e.valid_up_to() }))
+        std::str::from_utf8(self.take(len)?).map_err(|e| {
+            (text_at, format!("the string is not UTF-8 (valid for {} bytes)", e.valid_up_to()))
+        })
     }
 
     /// A key or tensor name: a string that is neither empty nor longer than `most`.
-    fn name(&mut self, most: u64) -> Result<&'a str, Fault> {
+    fn name(&mut self, most: u64) -> Result<&'a str, Spot> {
         let start = self.at;
         let name = self.string()?;
         match name.len() as u64 {
-            0 => Err((start, GgufErrorKind::EmptyName)),
-            len if len > most => Err((start, GgufErrorKind::NameLength { len, most })),
+            0 => Err((start, "the name is empty".to_owned())),
+            len if len > most => {
+                let why =
+                    format!("the name has {len} bytes, more than the {most} that GGUF allows");
+                Err((start, why))
+            }
             _ => Ok(name),
         }
     }
 
-    fn bool(&mut self) -> Result<bool, Fault> {
+    fn bool(&mut self) -> Result<bool, Spot> {
         let start = self.at;
         match self.array::<1>()? {
             [0] => Ok(false),
             [1] => Ok(true),
-            [found] => Err((start, GgufErrorKind::BadBool { found })),
+            [found] => Err((start, format!("a bool is 0 or 1, not {found}"))),
         }
     }
 
-    fn value_type(&mut self) -> Result<ValueType, Fault> {
+    fn value_type(&mut self) -> Result<ValueType, Spot> {
         let start = self.at;
         let code = self.u32()?;
-        ValueType::from_code(code).ok_or((start, GgufErrorKind::UnknownValueType { code }))
+        ValueType::from_code(code).ok_or_else(|| (start, format!("unknown value type {code}")))
     }
 
     /// A scalar or string; none for an array.
-    pub(super) fn scalar(&mut self, ty: ValueType) -> Result<Option<Value>, Fault> {
+    pub(super) fn scalar(&mut self, ty: ValueType) -> Result<Option<Value>, Spot> {
         Ok(Some(match ty {
             ValueType::U8 => Value::U8(u8::from_le_bytes(self.array()?)),
             ValueType::I8 => Value::I8(i8::from_le_bytes(self.array()?)),
@@ -128,16 +139,17 @@ impl<'a> Cursor<'a> {
         }))
     }
 
-    fn array_view(&mut self) -> Result<ArrayView, Fault> {
+    fn array_view(&mut self) -> Result<ArrayView, Spot> {
         let start = self.at;
         let ty = self.value_type()?;
         if ty == ValueType::Array {
-            return Err((start, GgufErrorKind::NestedArray));
+            return Err((start, "arrays of arrays are not supported".to_owned()));
         }
         let len_at = self.at;
         let len = self.u64()?;
         let left = self.left();
-        let too_long = || (len_at, GgufErrorKind::ArrayLength { len, ty, left });
+        let too_long =
+            || (len_at, format!("an array of {len} {ty} is beyond the file: {left} bytes left"));
         // A string takes at least its own length.
         let min = len.checked_mul(ty.fixed_size().unwrap_or(8)).ok_or_else(too_long)?;
         if min > left {
@@ -163,7 +175,7 @@ impl<'a> Cursor<'a> {
         Ok(ArrayView { ty, len: count, range: first..self.at })
     }
 
-    fn value(&mut self) -> Result<Value, Fault> {
+    fn value(&mut self) -> Result<Value, Spot> {
         let ty = self.value_type()?;
         match self.scalar(ty)? {
             Some(value) => Ok(value),
@@ -184,7 +196,7 @@ struct Listed {
     offset_at: usize,
 }
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, GgufError> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, Fault> {
     let mut cursor = Cursor::new(bytes, 0..bytes.len());
     let version = header_version(&mut cursor)?;
     let n_tensors = header_count(&mut cursor, "tensor_count", MIN_TENSOR)?;
@@ -200,12 +212,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, GgufError> {
     };
     for index in 0..n_entries {
         let key_at = cursor.at;
-        let key = cursor.name(MAX_KEY).at(|| Site::Key(index))?;
+        let key = cursor.name(MAX_KEY).at(|| format!("key of metadata entry {index}"))?;
         if let Some(first) = gguf.metadata.entry(key) {
-            let kind = GgufErrorKind::Duplicate { first: first.offset };
-            return Err(kind).map_err(|k| (key_at, k)).at(|| Site::Metadata(key.to_owned()));
+            return Err(at_key(key, (key_at, used_before(first.offset))));
         }
-        let value = cursor.value().at(|| Site::Metadata(key.to_owned()))?;
+        let value = cursor.value().map_err(|spot| at_key(key, spot))?;
         gguf.metadata.insert(key, Entry { value, offset: key_at });
     }
     gguf.alignment = alignment(&gguf)?;
@@ -213,11 +224,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, GgufError> {
     let mut listed: Vec<Listed> = Vec::new();
     for index in 0..n_tensors {
         let name_at = cursor.at;
-        let name = cursor.name(MAX_TENSOR_NAME).at(|| Site::TensorName(index))?;
-        let site = || Site::Tensor(name.to_owned());
+        let name = cursor.name(MAX_TENSOR_NAME).at(|| format!("name of tensor {index}"))?;
+        let site = || format!("tensor `{name}`");
         if let Some(&other) = gguf.tensor_index.get(name) {
-            let first = listed[other].name_at;
-            return Err((name_at, GgufErrorKind::Duplicate { first })).at(site);
+            return Err((name_at, used_before(listed[other].name_at))).at(site);
         }
         let tensor = list_tensor(&mut cursor, name, name_at).at(site)?;
         gguf.tensor_index.insert(name.to_owned(), listed.len());
@@ -230,8 +240,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, GgufError> {
     gguf.tensors = Vec::with_capacity(listed.len());
     for tensor in listed {
         let range = place(&tensor, gguf.alignment, data_start, bytes.len())
-            .map_err(|kind| (tensor.offset_at, kind))
-            .at(|| Site::Tensor(tensor.name.clone()))?;
+            .map_err(|why| Fault::at(tensor.offset_at, format!("tensor `{}`", tensor.name), why))?;
         let Listed { name, ty, dims, .. } = tensor;
         gguf.tensors.push(TensorInfo { name, ty, dims, range, file: 0 });
     }
@@ -239,73 +248,89 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, GgufError> {
     Ok(gguf)
 }
 
-fn header_version(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
-    let site = || Site::Header("magic");
+fn used_before(first: usize) -> String {
+    format!("the name was used before, at byte {first}")
+}
+
+fn header_version(cursor: &mut Cursor<'_>) -> Result<u32, Fault> {
+    let site = || "header field `magic`".to_owned();
     let found = cursor.array::<4>().at(site)?;
     if &found != b"GGUF" {
-        return Err((0, GgufErrorKind::BadMagic { found })).at(site);
+        let begins = found.escape_ascii();
+        let why = format!("not a GGUF file: it begins with \"{begins}\", not \"GGUF\"");
+        return Err((0, why)).at(site);
     }
-    let site = || Site::Header("version");
+    let site = || "header field `version`".to_owned();
     let start = cursor.at;
     let found = cursor.u32().at(site)?;
     match found {
         2 | 3 => Ok(found),
         // A small number read from the wrong end.
         _ if found != 0 && found.trailing_zeros() >= 16 => {
-            Err((start, GgufErrorKind::BigEndian { found })).at(site)
+            let why = format!("big-endian GGUF is not supported (the version reads {found:#010x})");
+            Err((start, why)).at(site)
         }
-        _ => Err((start, GgufErrorKind::Version { found })).at(site),
+        _ => {
+            let why = format!("GGUF version {found} is not supported, only 2 and 3 are");
+            Err((start, why)).at(site)
+        }
     }
 }
 
 /// A count of things that take at least `min` bytes each.
-fn header_count(cursor: &mut Cursor<'_>, field: &'static str, min: u64) -> Result<u64, GgufError> {
-    let site = || Site::Header(field);
+fn header_count(cursor: &mut Cursor<'_>, field: &'static str, min: u64) -> Result<u64, Fault> {
+    let site = || format!("header field `{field}`");
     let start = cursor.at;
     let count = cursor.u64().at(site)?;
     let most = cursor.left() / min;
     if count > most {
-        return Err((start, GgufErrorKind::Count { count, most })).at(site);
+        let why =
+            format!("{count} entries are beyond the file: the bytes left hold at most {most}");
+        return Err((start, why)).at(site);
     }
     Ok(count)
 }
 
-fn alignment(gguf: &Gguf) -> Result<u32, GgufError> {
+fn alignment(gguf: &Gguf) -> Result<u32, Fault> {
     const KEY: &str = "general.alignment";
     let Some(entry) = gguf.metadata.entry(KEY) else { return Ok(DEFAULT_ALIGNMENT) };
-    let kind = match entry.value {
-        Value::U32(found) if found.is_power_of_two() && ALIGNMENTS.contains(&found) => {
-            return Ok(found);
+    let why = match &entry.value {
+        Value::U32(found) if found.is_power_of_two() && ALIGNMENTS.contains(found) => {
+            return Ok(*found);
         }
-        Value::U32(found) => GgufErrorKind::Alignment { found },
-        ref other => GgufErrorKind::WrongType { found: other.describe_type(), expected: "u32" },
+        Value::U32(found) => {
+            format!("the alignment {found} is not a power of two from 8 to 65536")
+        }
+        other => format!("the value is {}, expected u32", other.describe_type()),
     };
-    Err((entry.offset, kind)).at(|| Site::Metadata(KEY.to_owned()))
+    Err(at_key(KEY, (entry.offset, why)))
 }
 
-fn list_tensor(cursor: &mut Cursor<'_>, name: &str, name_at: usize) -> Result<Listed, Fault> {
+fn list_tensor(cursor: &mut Cursor<'_>, name: &str, name_at: usize) -> Result<Listed, Spot> {
     let start = cursor.at;
     let found = cursor.u32()?;
     if found > 4 {
-        return Err((start, GgufErrorKind::Dimensions { found }));
+        return Err((start, format!("{found} dimensions, at most 4 are possible")));
     }
     let dims_at = cursor.at;
     let dims = (0..found).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>()?;
     let type_at = cursor.at;
     let code = cursor.u32()?;
     let ty = GgmlType::from_code(code).ok_or_else(|| {
-        let kind = match GgmlType::removed(code) {
-            Some(name) => GgufErrorKind::RemovedTensorType { code, name },
-            None => GgufErrorKind::UnknownTensorType { code },
+        let why = match GgmlType::removed(code) {
+            Some(name) => format!("tensor type {code} ({name}) was removed from the format"),
+            None => format!("unknown tensor type {code}"),
         };
-        (type_at, kind)
+        (type_at, why)
     })?;
     let row_len = dims.first().copied().unwrap_or(1);
     if !row_len.is_multiple_of(ty.block_len()) {
-        return Err((dims_at, GgufErrorKind::PartialBlock { row_len, ty }));
+        let block = ty.block_len();
+        let why = format!("rows of {row_len} values do not divide into {ty} blocks of {block}");
+        return Err((dims_at, why));
     }
     let Some(bytes) = tensor_bytes(&dims, ty) else {
-        return Err((dims_at, GgufErrorKind::SizeOverflow { dims }));
+        return Err((dims_at, format!("the size of {dims:?} overflows")));
     };
     let offset_at = cursor.at;
     let offset = cursor.u64()?;
@@ -329,29 +354,31 @@ fn place(
     alignment: u32,
     data_start: u64,
     file: usize,
-) -> Result<Range<usize>, GgufErrorKind> {
+) -> Result<Range<usize>, String> {
     let Listed { offset, bytes, .. } = *tensor;
     if !offset.is_multiple_of(u64::from(alignment)) {
-        return Err(GgufErrorKind::Misaligned { offset, alignment });
+        return Err(format!(
+            "its data offset {offset} is not a multiple of the alignment {alignment}"
+        ));
     }
-    let past = GgufErrorKind::PastEnd { offset, bytes, file, data_start };
-    let Some(start) = data_start.checked_add(offset) else { return Err(past) };
-    let Some(end) = start.checked_add(bytes) else { return Err(past) };
-    match (usize::try_from(start), usize::try_from(end)) {
-        (Ok(start), Ok(end)) if end <= file => Ok(start..end),
-        _ => Err(past),
-    }
+    let start = data_start.checked_add(offset).and_then(|start| usize::try_from(start).ok());
+    let range = start.and_then(|start| Some(start..start.checked_add(bytes.try_into().ok()?)?));
+    range.filter(|range| range.end <= file).ok_or_else(|| {
+        format!(
+            "its data ({bytes} bytes at offset {offset} of the data) reach past the end: the file \
+             has {file} bytes, the data begin at {data_start}"
+        )
+    })
 }
 
-fn no_overlap(tensors: &[TensorInfo]) -> Result<(), GgufError> {
+fn no_overlap(tensors: &[TensorInfo]) -> Result<(), Fault> {
     let mut order: Vec<&TensorInfo> = tensors.iter().filter(|t| !t.range.is_empty()).collect();
     order.sort_unstable_by_key(|t| t.range.start);
     for pair in order.windows(2) {
         let [before, after] = pair else { continue };
         if before.range.end > after.range.start {
-            let kind = GgufErrorKind::Overlap { other: before.name.clone() };
-            let site = || Site::Tensor(after.name.clone());
-            return Err((after.range.start, kind)).at(site);
+            let why = format!("its data overlap those of tensor `{}`", before.name);
+            return Err(Fault::at(after.range.start, format!("tensor `{}`", after.name), why));
         }
     }
     Ok(())
