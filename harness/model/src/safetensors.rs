@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
+use ::safetensors::tensor::TensorInfo;
 use ::safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use super::config::Keys;
 use super::fault::Fault;
 use super::json::{self, Object};
 
@@ -80,37 +80,23 @@ fn check_entries(value: &Value, data: usize) -> Result<(), Fault> {
     let mut ranges = Vec::new();
     for (name, entry) in root.iter().filter(|(name, _)| *name != "__metadata__") {
         let wrong = |why: String| Fault::of_tensor(name, why);
-        let at_key =
-            |error: Fault| Fault::of(format!("tensor `{name}`, {}", error.site), error.why);
-        let entry = Object::root(entry).map_err(at_key)?;
-        let required = |key| at_key(entry.missing(key));
-        let dtype = entry.text("dtype").map_err(at_key)?.ok_or_else(|| required("dtype"))?;
-        let dtype: Dtype = serde_json::from_value(Value::from(dtype)).map_err(|_| {
-            at_key(entry.refused("dtype", "it is no type of safetensors that is known"))
-        })?;
-        let numbers = |key| -> Result<Vec<u64>, Fault> {
-            let array = entry.array(key).map_err(at_key)?.ok_or_else(|| required(key))?;
-            let all: Option<Vec<u64>> = array.iter().map(Value::as_u64).collect();
-            all.ok_or_else(|| at_key(entry.refused(key, "expected whole numbers of 64 bits")))
-        };
-        let shape = numbers("shape")?;
-        let offsets = numbers("data_offsets")?;
-        let &[start, end] = &offsets[..] else {
-            return Err(at_key(entry.refused("data_offsets", "expected two numbers")));
-        };
-        let present = shape.iter().filter(|&&n| n != 0);
-        let product = present.copied().try_fold(1u64, u64::checked_mul);
+        Object::root(entry).map_err(|error| wrong(error.why))?;
+        let info: TensorInfo =
+            serde_json::from_value(entry.clone()).map_err(|e| wrong(e.to_string()))?;
+        let (start, end) = info.data_offsets;
+        let present = info.shape.iter().filter(|&&n| n != 0);
+        let product = present.copied().try_fold(1usize, usize::checked_mul);
         let bits = product
-            .filter(|&n| n < 1 << 63)
-            .and_then(|n| n.checked_mul(dtype.bitsize() as u64))
-            .ok_or_else(|| at_key(entry.refused("shape", "its size overflows")))?;
-        let bytes = if shape.contains(&0) { 0 } else { bits / 8 };
+            .filter(|&n| i64::try_from(n).is_ok())
+            .and_then(|n| n.checked_mul(info.dtype.bitsize()))
+            .ok_or_else(|| wrong("the size of its `shape` overflows".to_owned()))?;
+        let bytes = if info.shape.contains(&0) { 0 } else { bits / 8 };
         let span = end.checked_sub(start);
         if span != Some(bytes) {
             let why = format!("{bytes} bytes by type and shape, {start} to {end} by data_offsets");
             return Err(wrong(why));
         }
-        if end > data as u64 {
+        if end > data {
             let why = format!("its data end at byte {end} of {data}: the file is cut");
             return Err(wrong(why));
         }

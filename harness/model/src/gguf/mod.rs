@@ -145,7 +145,7 @@ impl Gguf {
         let Some(value) = value else { return Ok(None) };
         u32::try_from(value).map(Some).map_err(|_| {
             let why = format!("the value {value} does not fit u32");
-            at_key(key, (self.metadata_offset(key).unwrap_or_default(), why))
+            Fault::at(self.metadata_offset(key).unwrap_or_default(), at_key(key), why)
         })
     }
 
@@ -200,10 +200,10 @@ impl Gguf {
         let Some(array) = self.array_of(key, expected, |ty| ty == ValueType::String)? else {
             return Ok(None);
         };
-        let mut cursor = parse::Cursor::new(bytes, array.range.clone());
+        let mut cursor = parse::Cursor::new(bytes, array.range.clone(), at_key(key));
         let mut out = Vec::with_capacity(array.len);
         for _ in 0..array.len {
-            out.push(cursor.string().map_err(|fault| at_key(key, fault))?);
+            out.push(cursor.string()?);
         }
         Ok(Some(out))
     }
@@ -228,16 +228,6 @@ impl Gguf {
         })
     }
 
-    /// The integers of an array of any integer type, as u32.
-    ///
-    /// # Errors
-    /// As for [`Gguf::i32_array`].
-    pub fn u32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<u32>>, Fault> {
-        self.scalars(key, bytes, "an array of u32", is_integer, |value| {
-            u32::try_from(value.as_integer()?).ok()
-        })
-    }
-
     /// Byte offset of a metadata entry, for messages.
     pub(crate) fn metadata_offset(&self, key: &str) -> Option<usize> {
         self.metadata.entry(key).map(|e| e.offset)
@@ -252,7 +242,8 @@ impl Gguf {
         let Some(entry) = self.metadata.entry(key) else { return Ok(None) };
         read(&entry.value).map(Some).ok_or_else(|| {
             let found = entry.value.describe_type();
-            at_key(key, (entry.offset, format!("the value is {found}, expected {expected}")))
+            let why = format!("the value is {found}, expected {expected}");
+            Fault::at(entry.offset, at_key(key), why)
         })
     }
 
@@ -277,15 +268,15 @@ impl Gguf {
         convert: impl Fn(&Value) -> Option<T>,
     ) -> Result<Option<Vec<T>>, Fault> {
         let Some(array) = self.array_of(key, expected, fits)? else { return Ok(None) };
-        let mut cursor = parse::Cursor::new(bytes, array.range.clone());
+        let mut cursor = parse::Cursor::new(bytes, array.range.clone(), at_key(key));
         let mut out = Vec::with_capacity(array.len);
         for _ in 0..array.len {
-            let read = cursor.scalar(array.ty).map_err(|fault| at_key(key, fault))?;
+            let read = cursor.scalar(array.ty)?;
             // `fits` admits scalars only, so there is always a value.
             let Some(value) = read else { continue };
             out.push(convert(&value).ok_or_else(|| {
                 let why = format!("the value {value} does not fit {expected}");
-                at_key(key, (array.range.start, why))
+                Fault::at(array.range.start, at_key(key), why)
             })?);
         }
         Ok(Some(out))
@@ -296,6 +287,7 @@ fn is_integer(ty: ValueType) -> bool {
     ty.fixed_size().is_some() && !matches!(ty, ValueType::F32 | ValueType::F64 | ValueType::Bool)
 }
 
-fn at_key(key: &str, (offset, why): (usize, String)) -> Fault {
-    Fault::at(offset, format!("metadata `{key}`"), why)
+/// The place of a metadata entry in messages.
+fn at_key(key: &str) -> String {
+    format!("metadata `{key}`")
 }

@@ -18,110 +18,102 @@ const MIN_TENSOR: u64 = 8 + 1 + 4 + 4 + 8;
 const ALIGNMENTS: std::ops::RangeInclusive<u32> = 8..=65536;
 const DEFAULT_ALIGNMENT: u32 = 32;
 
-/// A fault without its site, which the caller knows.
-type Spot = (usize, String);
-
-trait At<T> {
-    fn at(self, site: impl FnOnce() -> String) -> Result<T, Fault>;
-}
-
-impl<T> At<T> for Result<T, Spot> {
-    fn at(self, site: impl FnOnce() -> String) -> Result<T, Fault> {
-        self.map_err(|(offset, why)| Fault::at(offset, site(), why))
-    }
-}
-
 /// A position in the file.
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// The part of the file that is read, for messages.
+    site: String,
 }
 
 impl<'a> Cursor<'a> {
     /// Reads `range` of `bytes`; a range beyond the bytes is cut, and reading then fails.
-    pub(super) fn new(bytes: &'a [u8], range: Range<usize>) -> Self {
-        Self { bytes: &bytes[..range.end.min(bytes.len())], at: range.start.min(bytes.len()) }
+    pub(super) fn new(bytes: &'a [u8], range: Range<usize>, site: String) -> Self {
+        let (at, end) = (range.start.min(bytes.len()), range.end.min(bytes.len()));
+        Self { bytes: &bytes[..end], at, site }
+    }
+
+    fn fault<T>(&self, at: usize, why: impl Into<String>) -> Result<T, Fault> {
+        Err(Fault::at(at, self.site.clone(), why))
     }
 
     fn left(&self) -> u64 {
         (self.bytes.len() - self.at) as u64
     }
 
-    fn take(&mut self, len: u64) -> Result<&'a [u8], Spot> {
-        let slice = usize::try_from(len)
-            .ok()
-            .and_then(|len| self.at.checked_add(len))
-            .and_then(|end| self.bytes.get(self.at..end))
-            .ok_or_else(|| {
-                let left = self.left();
-                (self.at, format!("the file ends too early: {len} more bytes needed, {left} left"))
-            })?;
+    fn take(&mut self, len: u64) -> Result<&'a [u8], Fault> {
+        let end = usize::try_from(len).ok().and_then(|len| self.at.checked_add(len));
+        let Some(slice) = end.and_then(|end| self.bytes.get(self.at..end)) else {
+            let left = self.left();
+            let why = format!("the file ends too early: {len} more bytes needed, {left} left");
+            return self.fault(self.at, why);
+        };
         self.at += slice.len();
         Ok(slice)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Spot> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
         let mut out = [0; N];
         out.copy_from_slice(self.take(N as u64)?);
         Ok(out)
     }
 
-    fn u32(&mut self) -> Result<u32, Spot> {
+    fn u32(&mut self) -> Result<u32, Fault> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Spot> {
+    fn u64(&mut self) -> Result<u64, Fault> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn string(&mut self) -> Result<&'a str, Spot> {
+    pub(super) fn string(&mut self) -> Result<&'a str, Fault> {
         let start = self.at;
         let len = self.u64()?;
         let left = self.left();
         if len > left {
-            return Err((
-                start,
-                format!("a string of {len} bytes is beyond the file: {left} bytes left"),
-            ));
+            let why = format!("a string of {len} bytes is beyond the file: {left} bytes left");
+            return self.fault(start, why);
         }
         let text_at = self.at;
-        std::str::from_utf8(self.take(len)?).map_err(|e| {
-            (text_at, format!("the string is not UTF-8 (valid for {} bytes)", e.valid_up_to()))
+        std::str::from_utf8(self.take(len)?).or_else(|e| {
+            let valid = e.valid_up_to();
+            self.fault(text_at, format!("the string is not UTF-8 (valid for {valid} bytes)"))
         })
     }
 
     /// A key or tensor name: a string that is neither empty nor longer than `most`.
-    fn name(&mut self, most: u64) -> Result<&'a str, Spot> {
+    fn name(&mut self, most: u64) -> Result<&'a str, Fault> {
         let start = self.at;
         let name = self.string()?;
         match name.len() as u64 {
-            0 => Err((start, "the name is empty".to_owned())),
+            0 => self.fault(start, "the name is empty"),
             len if len > most => {
                 let why =
                     format!("the name has {len} bytes, more than the {most} that GGUF allows");
-                Err((start, why))
+                self.fault(start, why)
             }
             _ => Ok(name),
         }
     }
 
-    fn bool(&mut self) -> Result<bool, Spot> {
+    fn bool(&mut self) -> Result<bool, Fault> {
         let start = self.at;
         match self.array::<1>()? {
             [0] => Ok(false),
             [1] => Ok(true),
-            [found] => Err((start, format!("a bool is 0 or 1, not {found}"))),
+            [found] => self.fault(start, format!("a bool is 0 or 1, not {found}")),
         }
     }
 
-    fn value_type(&mut self) -> Result<ValueType, Spot> {
+    fn value_type(&mut self) -> Result<ValueType, Fault> {
         let start = self.at;
         let code = self.u32()?;
-        ValueType::from_code(code).ok_or_else(|| (start, format!("unknown value type {code}")))
+        let ty = ValueType::from_code(code);
+        ty.map_or_else(|| self.fault(start, format!("unknown value type {code}")), Ok)
     }
 
     /// A scalar or string; none for an array.
-    pub(super) fn scalar(&mut self, ty: ValueType) -> Result<Option<Value>, Spot> {
+    pub(super) fn scalar(&mut self, ty: ValueType) -> Result<Option<Value>, Fault> {
         Ok(Some(match ty {
             ValueType::U8 => Value::U8(u8::from_le_bytes(self.array()?)),
             ValueType::I8 => Value::I8(i8::from_le_bytes(self.array()?)),
@@ -139,23 +131,21 @@ impl<'a> Cursor<'a> {
         }))
     }
 
-    fn array_view(&mut self) -> Result<ArrayView, Spot> {
+    fn array_view(&mut self) -> Result<ArrayView, Fault> {
         let start = self.at;
         let ty = self.value_type()?;
         if ty == ValueType::Array {
-            return Err((start, "arrays of arrays are not supported".to_owned()));
+            return self.fault(start, "arrays of arrays are not supported");
         }
         let len_at = self.at;
         let len = self.u64()?;
         let left = self.left();
-        let too_long =
-            || (len_at, format!("an array of {len} {ty} is beyond the file: {left} bytes left"));
         // A string takes at least its own length.
-        let min = len.checked_mul(ty.fixed_size().unwrap_or(8)).ok_or_else(too_long)?;
-        if min > left {
-            return Err(too_long());
-        }
-        let count = usize::try_from(len).map_err(|_| too_long())?;
+        let min = len.checked_mul(ty.fixed_size().unwrap_or(8)).filter(|&min| min <= left);
+        let (Some(min), Ok(count)) = (min, usize::try_from(len)) else {
+            let why = format!("an array of {len} {ty} is beyond the file: {left} bytes left");
+            return self.fault(len_at, why);
+        };
         let first = self.at;
         match ty {
             ValueType::String => {
@@ -175,12 +165,18 @@ impl<'a> Cursor<'a> {
         Ok(ArrayView { ty, len: count, range: first..self.at })
     }
 
-    fn value(&mut self) -> Result<Value, Spot> {
+    fn value(&mut self) -> Result<Value, Fault> {
         let ty = self.value_type()?;
         match self.scalar(ty)? {
             Some(value) => Ok(value),
             None => self.array_view().map(Value::Array),
         }
+    }
+
+    /// Begins another part of the file.
+    fn enter(&mut self, site: String) -> usize {
+        self.site = site;
+        self.at
     }
 }
 
@@ -197,7 +193,7 @@ struct Listed {
 }
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, Fault> {
-    let mut cursor = Cursor::new(bytes, 0..bytes.len());
+    let mut cursor = Cursor::new(bytes, 0..bytes.len(), String::new());
     let version = header_version(&mut cursor)?;
     let n_tensors = header_count(&mut cursor, "tensor_count", MIN_TENSOR)?;
     let n_entries = header_count(&mut cursor, "metadata_kv_count", MIN_ENTRY)?;
@@ -211,25 +207,26 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, Fault> {
         tensor_index: HashMap::new(),
     };
     for index in 0..n_entries {
-        let key_at = cursor.at;
-        let key = cursor.name(MAX_KEY).at(|| format!("key of metadata entry {index}"))?;
+        let key_at = cursor.enter(format!("key of metadata entry {index}"));
+        let key = cursor.name(MAX_KEY)?;
+        cursor.enter(at_key(key));
         if let Some(first) = gguf.metadata.entry(key) {
-            return Err(at_key(key, (key_at, used_before(first.offset))));
+            return cursor.fault(key_at, used_before(first.offset));
         }
-        let value = cursor.value().map_err(|spot| at_key(key, spot))?;
+        let value = cursor.value()?;
         gguf.metadata.insert(key, Entry { value, offset: key_at });
     }
     gguf.alignment = alignment(&gguf)?;
 
     let mut listed: Vec<Listed> = Vec::new();
     for index in 0..n_tensors {
-        let name_at = cursor.at;
-        let name = cursor.name(MAX_TENSOR_NAME).at(|| format!("name of tensor {index}"))?;
-        let site = || format!("tensor `{name}`");
+        let name_at = cursor.enter(format!("name of tensor {index}"));
+        let name = cursor.name(MAX_TENSOR_NAME)?;
+        cursor.enter(format!("tensor `{name}`"));
         if let Some(&other) = gguf.tensor_index.get(name) {
-            return Err((name_at, used_before(listed[other].name_at))).at(site);
+            return cursor.fault(name_at, used_before(listed[other].name_at));
         }
-        let tensor = list_tensor(&mut cursor, name, name_at).at(site)?;
+        let tensor = list_tensor(&mut cursor, name, name_at)?;
         gguf.tensor_index.insert(name.to_owned(), listed.len());
         listed.push(tensor);
     }
@@ -253,40 +250,37 @@ fn used_before(first: usize) -> String {
 }
 
 fn header_version(cursor: &mut Cursor<'_>) -> Result<u32, Fault> {
-    let site = || "header field `magic`".to_owned();
-    let found = cursor.array::<4>().at(site)?;
+    cursor.enter("header field `magic`".to_owned());
+    let found = cursor.array::<4>()?;
     if &found != b"GGUF" {
         let begins = found.escape_ascii();
         let why = format!("not a GGUF file: it begins with \"{begins}\", not \"GGUF\"");
-        return Err((0, why)).at(site);
+        return cursor.fault(0, why);
     }
-    let site = || "header field `version`".to_owned();
-    let start = cursor.at;
-    let found = cursor.u32().at(site)?;
+    let start = cursor.enter("header field `version`".to_owned());
+    let found = cursor.u32()?;
     match found {
         2 | 3 => Ok(found),
         // A small number read from the wrong end.
         _ if found != 0 && found.trailing_zeros() >= 16 => {
             let why = format!("big-endian GGUF is not supported (the version reads {found:#010x})");
-            Err((start, why)).at(site)
+            cursor.fault(start, why)
         }
         _ => {
-            let why = format!("GGUF version {found} is not supported, only 2 and 3 are");
-            Err((start, why)).at(site)
+            cursor.fault(start, format!("GGUF version {found} is not supported, only 2 and 3 are"))
         }
     }
 }
 
 /// A count of things that take at least `min` bytes each.
 fn header_count(cursor: &mut Cursor<'_>, field: &'static str, min: u64) -> Result<u64, Fault> {
-    let site = || format!("header field `{field}`");
-    let start = cursor.at;
-    let count = cursor.u64().at(site)?;
+    let start = cursor.enter(format!("header field `{field}`"));
+    let count = cursor.u64()?;
     let most = cursor.left() / min;
     if count > most {
         let why =
             format!("{count} entries are beyond the file: the bytes left hold at most {most}");
-        return Err((start, why)).at(site);
+        return cursor.fault(start, why);
     }
     Ok(count)
 }
@@ -303,34 +297,34 @@ fn alignment(gguf: &Gguf) -> Result<u32, Fault> {
         }
         other => format!("the value is {}, expected u32", other.describe_type()),
     };
-    Err(at_key(KEY, (entry.offset, why)))
+    Err(Fault::at(entry.offset, at_key(KEY), why))
 }
 
-fn list_tensor(cursor: &mut Cursor<'_>, name: &str, name_at: usize) -> Result<Listed, Spot> {
+fn list_tensor(cursor: &mut Cursor<'_>, name: &str, name_at: usize) -> Result<Listed, Fault> {
     let start = cursor.at;
     let found = cursor.u32()?;
     if found > 4 {
-        return Err((start, format!("{found} dimensions, at most 4 are possible")));
+        return cursor.fault(start, format!("{found} dimensions, at most 4 are possible"));
     }
     let dims_at = cursor.at;
     let dims = (0..found).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>()?;
     let type_at = cursor.at;
     let code = cursor.u32()?;
-    let ty = GgmlType::from_code(code).ok_or_else(|| {
+    let Some(ty) = GgmlType::from_code(code) else {
         let why = match GgmlType::removed(code) {
             Some(name) => format!("tensor type {code} ({name}) was removed from the format"),
             None => format!("unknown tensor type {code}"),
         };
-        (type_at, why)
-    })?;
+        return cursor.fault(type_at, why);
+    };
     let row_len = dims.first().copied().unwrap_or(1);
     if !row_len.is_multiple_of(ty.block_len()) {
         let block = ty.block_len();
         let why = format!("rows of {row_len} values do not divide into {ty} blocks of {block}");
-        return Err((dims_at, why));
+        return cursor.fault(dims_at, why);
     }
     let Some(bytes) = tensor_bytes(&dims, ty) else {
-        return Err((dims_at, format!("the size of {dims:?} overflows")));
+        return cursor.fault(dims_at, format!("the size of {dims:?} overflows"));
     };
     let offset_at = cursor.at;
     let offset = cursor.u64()?;
