@@ -20,7 +20,7 @@ use super::fault::Fault;
 #[cfg(feature = "text")]
 pub(super) use gguf::END_KEYS;
 pub(super) use gguf::write_shape;
-pub(super) use huggingface::{HfConfig, arch_of, token_list};
+pub(super) use huggingface::{HfConfig, arch_of, tied_head, token_list};
 pub(super) use tensors::{Tensors, expected, unexpected};
 
 /// The architectures that are understood.

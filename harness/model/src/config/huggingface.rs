@@ -32,22 +32,32 @@ pub(crate) fn arch_of(json: &Value) -> Result<Arch, Fault> {
     }
 }
 
+/// The whole configuration, and the object of the text model, which one of text and images has.
+fn text_model(json: &Value) -> Result<(Arch, Object<'_>, Object<'_>), Fault> {
+    let root = Object::root(json)?;
+    let keys = match root.text("model_type")? {
+        Some("gemma3") => root.object("text_config")?.ok_or_else(|| root.missing("text_config"))?,
+        _ => root.clone(),
+    };
+    Ok((arch_of(json)?, root, keys))
+}
+
+/// Returns true if the head is the embedding.
+pub(crate) fn tied_head(json: &Value) -> Result<bool, Fault> {
+    let (arch, root, keys) = text_model(json)?;
+    let key = "tie_word_embeddings";
+    let tied = keys.bool(key)?.map_or_else(|| root.bool(key), |tied| Ok(Some(tied)))?;
+    Ok(tied.unwrap_or(arch == Arch::Gemma3))
+}
+
 impl HfConfig {
-    /// Reads the shape and holds it against the tensors.
+    /// Reads the shape and checks it against the tensors.
     ///
     /// # Errors
     /// The first thing missing, contradictory, senseless or not implemented, with its key or
     /// tensor.
     pub(crate) fn read(json: &Value, tensors: &Tensors<'_>) -> Result<Self, Fault> {
-        let arch = arch_of(json)?;
-        let root = Object::root(json)?;
-        let keys = match root.text("model_type")? {
-            // Text and images: the text model has an object of its own.
-            Some("gemma3") => {
-                root.object("text_config")?.ok_or_else(|| root.missing("text_config"))?
-            }
-            _ => root.clone(),
-        };
+        let (arch, root, keys) = text_model(json)?;
         refuse(&root, &keys, arch)?;
         let mut config = Config::of_keys(&keys, arch, tensors)?;
         let gemma = arch == Arch::Gemma3;
@@ -60,10 +70,7 @@ impl HfConfig {
             false => None,
         };
         config.attention_scale = (1.0 / scaled_by.unwrap_or(config.head_dim as f64).sqrt()) as f32;
-        config.tied_head = match keys.bool("tie_word_embeddings")? {
-            Some(tied) => tied,
-            None => root.bool("tie_word_embeddings")?.unwrap_or(gemma),
-        };
+        config.tied_head = tied_head(json)?;
         config.end_tokens = tokens(&root, &keys, "eos_token_id", config.vocab)?;
         config.eos = config.end_tokens.first().copied();
         config.bos = tokens(&root, &keys, "bos_token_id", config.vocab)?.first().copied();

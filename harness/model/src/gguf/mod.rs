@@ -111,11 +111,6 @@ impl Metadata {
         self.entries.iter().map(|(key, entry)| (key.as_str(), &entry.value))
     }
 
-    /// Number of keys.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// Returns true if there is no metadata.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
