@@ -12,7 +12,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use corpus::Random;
-use serde_json::{Value, json};
 
 #[test]
 fn corpora_hold_what_is_accepted_and_what_is_not() {
@@ -112,61 +111,15 @@ fn bytes_changed(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Places in a value, but for all but a few of long lists and objects.
-fn places(value: &Value, at: String, found: &mut Vec<String>) {
-    match value {
-        Value::Array(list) => {
-            for (i, value) in list.iter().enumerate().take(4) {
-                places(value, format!("{at}/{i}"), found);
-            }
-        }
-        Value::Object(entries) => {
-            let long = entries.len() > 20;
-            for (key, value) in entries.iter().take(if long { 4 } else { 20 }) {
-                let key = key.replace('~', "~0").replace('/', "~1");
-                places(value, format!("{at}/{key}"), found);
-            }
-        }
-        _ => {}
-    }
-    found.push(at);
-}
-
-/// One or two values of a JSON document replaced by others, of its own or not.
-fn values_changed(random: &mut Random, bytes: &[u8], strange: &[Value]) -> Vec<u8> {
-    let mut document: Value = serde_json::from_slice(bytes).unwrap();
-    for _ in 0..=random.below(2) {
-        let mut all = Vec::new();
-        places(&document, String::new(), &mut all);
-        let own = document.pointer(&all[random.below(all.len())]).unwrap().clone();
-        let new = match random.below(2) {
-            0 => own,
-            _ => strange[random.below(strange.len())].clone(),
-        };
-        *document.pointer_mut(&all[random.below(all.len())]).unwrap() = new;
-    }
-    serde_json::to_vec(&document).unwrap()
-}
-
 #[test]
 fn mutated_tokenizers_are_refused_or_sound() {
     const MUTATIONS: u64 = 10_000;
-    let strange = json!([
-        null, true, false, 0, 1, 3, 4_294_967_295u32, -1, 1e300, "", " ", "a", "▁", "<bos>", [], {},
-        {"type": "NFKD"}, {"type": "ByteLevel"}, {"Regex": "(a*)*b|"}, {"Regex": "(?=a)|\\b"},
-        {"String": "a"}, "Removed", "Contiguous", {"type": "Sequence"},
-        {"type": "Metaspace", "replacement": "t"}, ["a", "b"],
-    ]);
-    let strange = strange.as_array().unwrap();
     let files = corpus::files("tokenizer");
     let (mut accepted, begun) = (0, Instant::now());
     for seed in 0..MUTATIONS {
         let mut random = Random::of(seed);
         let (name, bytes) = &files[random.below(files.len())];
-        let bytes = match name.ends_with(".json") && random.below(3) > 0 {
-            true => values_changed(&mut random, bytes, strange),
-            false => bytes_changed(&mut random, bytes.clone()),
-        };
+        let bytes = bytes_changed(&mut random, bytes.clone());
         let shown = || String::from_utf8_lossy(&bytes).into_owned();
         match catch_unwind(AssertUnwindSafe(|| text::tokenizes(&bytes))) {
             Ok(Ok(result)) => accepted += u64::from(result),

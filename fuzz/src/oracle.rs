@@ -301,7 +301,7 @@ fn walk(gguf: &Gguf, bytes: &[u8]) -> Result<(), String> {
                 }
                 // Others may fail on a value that does not fit.
                 _ => {
-                    let _ = (gguf.i32_array(key, bytes), gguf.u32_array(key, bytes));
+                    let _ = gguf.i32_array(key, bytes);
                     continue;
                 }
             };

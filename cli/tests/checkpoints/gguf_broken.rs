@@ -213,7 +213,7 @@ fn key(model: &Parts, key: &str) -> File {
 
 /// The model, refused for this tensor.
 fn refused_tensor(model: &Parts, name: &str) -> File {
-    (model.bytes(), format!("tensor `{name}` "))
+    (model.bytes(), format!("tensor `{name}`: "))
 }
 
 /// Files whose index is sound and whose model is refused.
@@ -243,7 +243,7 @@ fn of_model() -> Vec<Case> {
 
     vec![
         ("no architecture", (no_architecture, String::new()),
-            "metadata `general.architecture` is missing"),
+            "metadata `general.architecture`: is missing"),
         ("another architecture", with("general.architecture", text("mamba")),
             "`mamba` is not supported; supported are gemma3, llama, qwen3"),
         ("architecture of wrong type", with("general.architecture", int(3)), "expected a string"),
@@ -363,7 +363,7 @@ fn every_missing_key_is_named() {
         }
         for key in needed {
             let error = config(&Parts::smallest(arch).unset(key).bytes()).unwrap_err();
-            assert_eq!(error, format!("metadata `{arch}{key}` is missing"));
+            assert_eq!(error, format!("metadata `{arch}{key}`: is missing"));
         }
     }
 }
@@ -375,7 +375,7 @@ fn every_missing_tensor_and_every_wrong_dimension_is_named() {
         for tensor in &model.tensors {
             let (name, dims) = (&tensor.name, &tensor.dims);
             let error = config(&model.clone().without(name).bytes()).unwrap_err();
-            assert_eq!(error, format!("tensor `{name}` is missing"));
+            assert_eq!(error, format!("tensor `{name}`: is missing"));
             let mut wrong = vec![[&dims[..], &[1]].concat(), vec![]];
             for i in 0..dims.len() {
                 let mut other = dims.clone();

@@ -89,14 +89,14 @@ fn entries_that_cannot_be() {
     let cases: [(String, &[&str]); 18] = [
         ("7".to_owned(), &["expected an object"]),
         (r#"{"dtype": "F32", "shape": [16]}"#.to_owned(), &["`data_offsets`", "missing"]),
-        (entry("\"F99\"", "[16]", "[0, 64]"), &["`dtype`", "F99"]),
-        (entry("4", "[16]", "[0, 64]"), &["`dtype`"]),
-        (f32("[-16]", "[0, 64]"), &["`shape`"]),
-        (f32("[1.5]", "[0, 64]"), &["`shape`"]),
-        (f32("\"16\"", "[0, 64]"), &["`shape`"]),
+        (entry("\"F99\"", "[16]", "[0, 64]"), &["unknown variant `F99`"]),
+        (entry("4", "[16]", "[0, 64]"), &["integer `4`"]),
+        (f32("[-16]", "[0, 64]"), &["integer `-16`"]),
+        (f32("[1.5]", "[0, 64]"), &["floating point `1.5`"]),
+        (f32("\"16\"", "[0, 64]"), &["string \"16\"", "sequence"]),
         (f32("[15]", "[0, 64]"), &["60 bytes by type"]),
         (f32("[16]", "[64, 0]"), &["64 to 0"]),
-        (f32("[16]", "[0]"), &["two numbers"]),
+        (f32("[16]", "[0]"), &["invalid length 1"]),
         (f32("[32]", "[0, 128]"), &["the file is cut"]),
         (f32("[16]", &format!("[{}, {huge}]", huge - 64)), &["the file is cut"]),
         (f32(&format!("[{huge}]"), "[0, 0]"), &overflows),
@@ -104,7 +104,7 @@ fn entries_that_cannot_be() {
         (f32("[4294967296, 4294967296]", "[0, 0]"), &overflows),
         (f32("[9223372036854775807]", "[0, 0]"), &overflows),
         (f32(&format!("[{huge}, {huge}, 0]"), "[0, 0]"), &overflows),
-        (f32("[16]", "[\"0\", 64]"), &["`data_offsets`"]),
+        (f32("[16]", "[\"0\", 64]"), &["string \"0\""]),
     ];
     for (entry, says) in cases {
         let file = raw(&format!(r#"{{"{NORM}": {entry}}}"#), &[0; 64]);
@@ -123,8 +123,11 @@ fn tensors_that_do_not_make_the_model() {
     };
     let flat = vec![1; 70].into_iter().chain([128, 128]).collect::<Vec<u64>>();
     let cases: [(&dyn Fn(&mut Parts), &[&str]); 8] = [
-        (&|p| missing(p, Q), &["config.json", "self_attn.q_proj.weight` is missing"]),
-        (&|p| missing(p, "model.embed_tokens.weight"), &["`model.embed_tokens.weight` is missing"]),
+        (&|p| missing(p, Q), &["config.json", "self_attn.q_proj.weight`: is missing"]),
+        (
+            &|p| missing(p, "model.embed_tokens.weight"),
+            &["`model.embed_tokens.weight`: is missing"],
+        ),
         (&|p| p.tensor(UP).shape.reverse(), &[UP, "has dimensions [256, 128]"]),
         (&|p| p.tensor(Q).shape.clone_from(&flat), &[Q, "has dimensions"]),
         (
@@ -133,10 +136,10 @@ fn tensors_that_do_not_make_the_model() {
         ),
         (
             &|p| extra(p, "model.layers.0.self_attn.q_proj.bias"),
-            &["`model.layers.0.self_attn.q_proj.bias` is not part of llama"],
+            &["`model.layers.0.self_attn.q_proj.bias`: is not part of llama"],
         ),
-        (&|p| extra(p, "blk.0.attn_q.weight"), &["`blk.0.attn_q.weight` is not part of llama"]),
-        (&|p| extra(p, "rope_freqs.weight"), &["`rope_freqs.weight` is not part of llama"]),
+        (&|p| extra(p, "blk.0.attn_q.weight"), &["`blk.0.attn_q.weight`: is not part of llama"]),
+        (&|p| extra(p, "rope_freqs.weight"), &["`rope_freqs.weight`: is not part of llama"]),
     ];
     for (change, says) in cases {
         let mut parts = parts();
@@ -219,7 +222,7 @@ fn configurations_that_cannot_be() {
 fn configurations_that_are_larger_than_their_tensors() {
     // Nothing is made that large before the tensors were asked.
     for (key, size, says) in [
-        ("num_hidden_layers", u32::MAX, "`model.layers.3.input_layernorm.weight` is missing"),
+        ("num_hidden_layers", u32::MAX, "`model.layers.3.input_layernorm.weight`: is missing"),
         ("hidden_size", u32::MAX, "has dimensions"),
         ("intermediate_size", u32::MAX, "has dimensions"),
         ("head_dim", u32::MAX - 1, "has dimensions"),

@@ -6,7 +6,6 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use lathe_harness::data::rng::Rng;
 use lathe_harness::decode::{Chunks, DecodeOptions, Decoder, Prompts, Script, Weights, graph};
 use lathe_harness::error::Result;
 use lathe_harness::execute::CpuExecutor;
@@ -16,19 +15,12 @@ use lathe_harness::model::{GgmlType, ModelFile, describe};
 use lathe_kernels::{Capabilities, FloatFormat};
 
 use crate::common;
+use crate::corpus::Random;
 use crate::gguf::{Meta, Parts, Tensor};
 
-/// Source of the changes.
-struct Random(Rng);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0.below(n as u32) as usize
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
-    }
+/// One of several.
+fn one<T: Copy>(r: &mut Random, all: &[T]) -> T {
+    all[r.below(all.len())]
 }
 
 /// The number under a key of the architecture, if there is one.
@@ -62,11 +54,11 @@ fn change(parts: &mut Parts, r: &mut Random) -> String {
                 .collect();
             let (key, (ty, value)) = &mut parts.metadata[scalars[r.below(scalars.len())]];
             *value = match ty {
-                ValueType::F32 => r.of(FLOATS).to_le_bytes().to_vec(),
+                ValueType::F32 => one(r, FLOATS).to_le_bytes().to_vec(),
                 _ => {
                     let old = u32::from_le_bytes(value.clone().try_into().unwrap());
                     let near = [old / 2, old.wrapping_mul(2), old + 1, old.wrapping_sub(1)];
-                    let new = if r.below(2) == 0 { r.of(&near) } else { r.of(SIZES) };
+                    let new = if r.below(2) == 0 { one(r, &near) } else { one(r, SIZES) };
                     new.to_le_bytes().to_vec()
                 }
             };
@@ -94,7 +86,7 @@ fn change(parts: &mut Parts, r: &mut Random) -> String {
         // A tensor is stored in another type.
         6 => {
             let at = r.below(parts.tensors.len());
-            let ty = r.of(TYPES);
+            let ty = one(r, TYPES);
             let tensor = &mut parts.tensors[at];
             retype(tensor, ty);
             format!("{} as {:?}", tensor.name, tensor.ty)
@@ -105,12 +97,12 @@ fn change(parts: &mut Parts, r: &mut Random) -> String {
             let tensor = &mut parts.tensors[at];
             match r.below(4) {
                 0 => tensor.dims.reverse(),
-                1 => tensor.dims.push(r.of(&[1, 1, 2, 0])),
+                1 => tensor.dims.push(one(r, &[1, 1, 2, 0])),
                 2 => drop(tensor.dims.pop()),
                 _ => {
                     let n = tensor.dims.len();
                     if n > 0 {
-                        tensor.dims[r.below(n)] = u64::from(r.of(SIZES));
+                        tensor.dims[r.below(n)] = u64::from(one(r, SIZES));
                     }
                 }
             }
@@ -125,7 +117,7 @@ fn change(parts: &mut Parts, r: &mut Random) -> String {
                 0 => format!("without {}", parts.tensors.remove(at).name),
                 1 => {
                     let mut tensor = parts.tensors[at].clone();
-                    tensor.name = r.of(&["output.weight", "rope_freqs.weight", "x"]).to_owned();
+                    tensor.name = one(r, &["output.weight", "rope_freqs.weight", "x"]).to_owned();
                     let name = tensor.name.clone();
                     parts.tensors.push(tensor);
                     format!("{name} is there")
@@ -169,15 +161,15 @@ fn reshape(parts: &mut Parts, r: &mut Random) -> String {
         }
     };
     let had_head_dim = number(parts, ".attention.key_length").is_some();
-    let kv = r.of(&[1, 2, 3]);
-    let heads = kv * r.of(&[1, 2, 3, 5, 9]);
-    let mut head_dim = r.of(&[2, 4, 6, 8, 16, 30, 32, 34]);
-    let mut hidden = r.of(&[8, 10, 32, 33, 64, 96, 256]);
+    let kv = one(r, &[1, 2, 3]);
+    let heads = kv * one(r, &[1, 2, 3, 5, 9]);
+    let mut head_dim = one(r, &[2, 4, 6, 8, 16, 30, 32, 34]);
+    let mut hidden = one(r, &[8, 10, 32, 33, 64, 96, 256]);
     if !had_head_dim {
-        head_dim = r.of(&[2, 4, 6, 8, 16]);
+        head_dim = one(r, &[2, 4, 6, 8, 16]);
         hidden = heads * head_dim;
     }
-    let ffn = r.of(&[1, 2, 7, 32, 33, 64, 256]);
+    let ffn = one(r, &[1, 2, 7, 32, 33, 64, 256]);
     for (key, value) in [
         (".embedding_length", hidden),
         (".feed_forward_length", ffn),
@@ -210,7 +202,7 @@ fn reshape(parts: &mut Parts, r: &mut Random) -> String {
         };
         tensor.dims = dims.iter().map(|d| *d as u64).collect();
         let vector = dims.len() == 1;
-        let ty = if other_types && !vector { r.of(TYPES) } else { tensor.ty };
+        let ty = if other_types && !vector { one(r, TYPES) } else { tensor.ty };
         retype(tensor, ty);
         if part == "rope_freqs" {
             tensor.ty = GgmlType::F32;
@@ -274,7 +266,7 @@ fn changed_models_are_refused_by_name_or_decoded() {
     let mut panics = Vec::new();
     let total = seeds.end - seeds.start;
     for seed in seeds {
-        let r = &mut Random(Rng::new(seed));
+        let r = &mut Random::of(seed);
         let mut parts = goldens[seed as usize % goldens.len()].clone();
         let changes: Vec<String> = (0..=r.below(3)).map(|_| change(&mut parts, r)).collect();
         std::fs::File::create(&path).unwrap().write_all(&parts.bytes()).unwrap();

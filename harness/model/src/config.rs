@@ -5,8 +5,8 @@
 //! Settings that would change the result and are not implemented (biases, experts, soft-capping,
 //! scaled rope) are errors that name them, never ignored.
 
+mod gguf;
 mod huggingface;
-mod refuse;
 mod tensors;
 
 use std::fmt;
@@ -15,11 +15,13 @@ use lathe_kernels::param::Choice;
 use lathe_kernels::{Activation, RopeStyle};
 use serde::{Serialize, Serializer};
 
-use super::gguf::{Gguf, GgufError, Value};
-use super::json::KeyError;
+use super::fault::Fault;
 
-pub(super) use huggingface::{HfConfig, arch_of, token_list};
-pub(super) use tensors::Tensors;
+#[cfg(feature = "text")]
+pub(super) use gguf::END_KEYS;
+pub(super) use gguf::write_shape;
+pub(super) use huggingface::{HfConfig, arch_of, tied_head, token_list};
+pub(super) use tensors::{Tensors, expected, unexpected};
 
 /// The architectures that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -113,103 +115,195 @@ pub struct Config {
     pub end_tokens: Vec<u32>,
 }
 
-/// Reason why a file holds no supported model.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
-pub enum ConfigError {
-    /// A value has the wrong type or does not fit.
-    #[error(transparent)]
-    Gguf(#[from] GgufError),
-    /// A value of `config.json` has the wrong type, makes no sense, or asks for something that is
-    /// not implemented.
-    #[error(transparent)]
-    Json(#[from] KeyError),
-    #[error("metadata `{key}` is missing")]
-    MissingKey { key: String },
-    #[error(
-        "byte {offset}, metadata `general.architecture`: `{found}` is not supported; supported are \
-         gemma3, llama, qwen3"
-    )]
-    Architecture { offset: usize, found: String },
-    /// A value makes no sense, or asks for something that is not implemented.
-    #[error("byte {offset}, metadata `{key}`: {value} is refused: {why}")]
-    Value { offset: usize, key: String, value: String, why: String },
-    #[error("tensor `{name}` is missing")]
-    MissingTensor { name: String },
-    /// Dimensions are row length first; `why` has them in words.
-    #[error("tensor `{name}` has dimensions {found:?}, the metadata ask for {expected:?} ({why})")]
-    Shape { name: String, found: Vec<u64>, expected: Vec<u64>, why: &'static str },
-    #[error(
-        "tensor `{name}` is not part of {arch} as implemented here, ignoring it would change the result"
-    )]
-    UnexpectedTensor { name: String, arch: Arch },
-    /// A tensor holds values that cannot be.
-    #[error("byte {offset}, tensor `{name}`: {why}")]
-    TensorValue { offset: usize, name: String, why: String },
-}
-
-/// Tokens other than the EOS that end a turn or a message.
-pub(super) const END_KEYS: [&str; 2] =
-    ["tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
 /// Gemma 3: every sixth layer is global, the others see a window.
 const GEMMA3_PERIOD: usize = 6;
 /// Gemma 3's base of rope in local layers, which files need not name.
-const GEMMA3_LOCAL_BASE: f32 = 10_000.0;
+const GEMMA3_LOCAL_BASE: f64 = 10_000.0;
+/// Base of rope where files of Llama 1 and 2 leave it out.
+const LLAMA_BASE: f64 = 10_000.0;
 /// Layers of Gemma 3 27B, the only Gemma 3 whose attention scale is not 1/√head_dim.
 const GEMMA3_27B_LAYERS: usize = 62;
 
-impl Config {
-    /// Reads the shape and holds it against the tensors. `bytes` are those that were parsed.
-    ///
-    /// # Errors
-    /// The first thing missing, contradictory, senseless or not implemented, with its key or
-    /// tensor.
-    pub fn from_gguf(gguf: &Gguf, bytes: &[u8]) -> Result<Self, ConfigError> {
-        let keys = Keys::of(gguf)?;
-        refuse::metadata(&keys)?;
+/// A setting's key in GGUF and in `config.json`.
+type Key = [&'static str; 2];
 
-        let n_layers = keys.size("block_count")?;
-        let hidden = keys.size("embedding_length")?;
-        let ffn = keys.size("feed_forward_length")?;
-        let n_heads = keys.size("attention.head_count")?;
-        let n_kv_heads = keys.optional_size("attention.head_count_kv")?.unwrap_or(n_heads);
-        if !n_heads.is_multiple_of(n_kv_heads) {
-            let why = format!("it does not divide the {n_heads} of attention.head_count");
-            return Err(keys.refused("attention.head_count_kv", why));
+const LAYERS: Key = ["block_count", "num_hidden_layers"];
+const HIDDEN: Key = ["embedding_length", "hidden_size"];
+const FFN: Key = ["feed_forward_length", "intermediate_size"];
+const HEADS: Key = ["attention.head_count", "num_attention_heads"];
+const KV_HEADS: Key = ["attention.head_count_kv", "num_key_value_heads"];
+const HEAD_DIM: Key = ["attention.key_length", "head_dim"];
+const CONTEXT: Key = ["context_length", "max_position_embeddings"];
+const EPS: Key = ["attention.layer_norm_rms_epsilon", "rms_norm_eps"];
+const WINDOW: Key = ["attention.sliding_window", "sliding_window"];
+const VOCAB: Key = ["vocab_size", "vocab_size"];
+
+/// Values of a setting that are implemented, where it is given.
+enum Only {
+    /// A count of zero.
+    NoCount,
+    Zero,
+    /// Zero or one: a factor of zero counts as not given.
+    Neutral,
+    One,
+    Switch(bool),
+}
+
+const CAPPED: &str = "soft-capping is not implemented";
+const EXPERTS: &str = "experts are not implemented";
+const CAUSAL: &str = "only causal attention is implemented";
+const BIASES: &str = "biases are not implemented";
+
+/// Settings that would change the result and of which one value is implemented, with the reason for
+/// refusing others; an empty key where a format has no such setting.
+const REFUSED: [(Key, Only, &str); 25] = [
+    (["expert_count", "num_experts"], Only::NoCount, EXPERTS),
+    (["expert_used_count", ""], Only::NoCount, EXPERTS),
+    (["expert_shared_count", ""], Only::NoCount, EXPERTS),
+    (["leading_dense_block_count", ""], Only::NoCount, EXPERTS),
+    (["nextn_predict_layers", ""], Only::NoCount, "prediction layers are not implemented"),
+    (["attention.shared_kv_layers", ""], Only::NoCount, "shared KV layers are not implemented"),
+    (["final_logit_softcapping"; 2], Only::Zero, CAPPED),
+    (["attn_logit_softcapping"; 2], Only::Zero, CAPPED),
+    (["attention.clamp_kqv", ""], Only::Zero, "clamping is not implemented"),
+    (["attention.max_alibi_bias", ""], Only::Zero, "ALiBi is not implemented"),
+    (["attention.scale", ""], Only::Zero, "another attention scale is not implemented"),
+    (["attention.temperature_scale", ""], Only::Zero, "attention temperature is not implemented"),
+    (["logit_scale", ""], Only::Neutral, "a logit scale is not implemented"),
+    (["residual_scale", ""], Only::Neutral, "a residual scale is not implemented"),
+    (["embedding_scale", ""], Only::Neutral, "another embedding scale is not implemented"),
+    (["rope.scale_linear", ""], Only::Neutral, "linear rope scaling is not implemented"),
+    (["rope.scaling.attn_factor", ""], Only::Neutral, "scaled rope is not implemented"),
+    (["", "partial_rotary_factor"], Only::One, "partial rope is not implemented"),
+    (["attention.causal", ""], Only::Switch(true), CAUSAL),
+    (["", "use_bidirectional_attention"], Only::Switch(false), CAUSAL),
+    (["use_parallel_residual", ""], Only::Switch(false), "a parallel residual is not implemented"),
+    (["", "attention_bias"], Only::Switch(false), BIASES),
+    (["", "mlp_bias"], Only::Switch(false), BIASES),
+    (["", "use_sliding_window"], Only::Switch(false), "no window is implemented for this model"),
+    (["", "is_encoder_decoder"], Only::Switch(false), "encoders are not implemented"),
+];
+
+/// The settings of a checkpoint by their keys, whatever its format.
+pub(crate) trait Keys {
+    /// Index into a [`Key`].
+    const FORMAT: usize;
+
+    fn u32(&self, key: &str) -> Result<Option<u32>, Fault>;
+    /// A number; in GGUF a float of either width, rounded to f32.
+    fn f64(&self, key: &str) -> Result<Option<f64>, Fault>;
+    fn bool(&self, key: &str) -> Result<Option<bool>, Fault>;
+    fn text(&self, key: &str) -> Result<Option<&str>, Fault>;
+    /// Refuses a value and shows it.
+    fn refused(&self, key: &str, why: impl Into<String>) -> Fault;
+    fn missing(&self, key: &str) -> Fault;
+
+    /// A size, above zero where it is given.
+    fn optional_size(&self, key: &str) -> Result<Option<usize>, Fault> {
+        match self.u32(key)? {
+            Some(0) => Err(self.refused(key, "it must be above zero")),
+            size => Ok(size.map(|size| size as usize)),
         }
-        let head_dim = head_dim(&keys, hidden, n_heads)?;
-        let context_length = keys.size("context_length")?;
-        let key = "attention.layer_norm_rms_epsilon";
-        let rms_eps = keys.positive(key)?.ok_or_else(|| keys.missing(key))?;
+    }
 
-        let arch = keys.arch;
-        let rope_base = match (keys.positive("rope.freq_base")?, arch) {
-            (Some(base), _) => base,
-            // What files of Llama 1 and 2 leave out.
-            (None, Arch::Llama) => 10_000.0,
-            (None, _) => return Err(keys.missing("rope.freq_base")),
-        };
-        let (window, rope_base_local) = match arch {
-            Arch::Gemma3 => {
-                let window = keys.size("attention.sliding_window")?;
-                let base = keys.positive("rope.freq_base_swa")?.unwrap_or(GEMMA3_LOCAL_BASE);
-                (Some(window), base)
+    fn size(&self, key: &str) -> Result<usize, Fault> {
+        self.optional_size(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    /// A number that is above zero, also as f32.
+    fn optional_positive(&self, key: &str) -> Result<Option<f64>, Fault> {
+        match self.f64(key)? {
+            Some(v) if !((v as f32).is_finite() && (v as f32) > 0.0) => {
+                Err(self.refused(key, "it must be finite and above zero"))
             }
-            Arch::Llama | Arch::Qwen3 => (None, rope_base),
-        };
-        let gemma = arch == Arch::Gemma3;
-        let attention_scale = attention_scale(arch, n_layers, hidden, n_heads, head_dim);
-        let own_names = |name: &str| name.to_owned();
-        let tensors = Tensors::new(&gguf.tensors, &own_names);
-        let vocab = tensors::vocab(&keys, &tensors)?;
-        let eos = keys.token("tokenizer.ggml.eos_token_id", vocab)?;
-        let mut end_tokens: Vec<u32> = eos.into_iter().collect();
-        for key in END_KEYS {
-            let other = keys.token(key, vocab)?;
-            end_tokens.extend(other.filter(|id| !end_tokens.contains(id)));
+            v => Ok(v),
         }
-        let config = Self {
+    }
+
+    fn positive(&self, key: &str) -> Result<f64, Fault> {
+        self.optional_positive(key)?.ok_or_else(|| self.missing(key))
+    }
+}
+
+impl Config {
+    /// The configuration of an architecture, all sizes still zero.
+    pub(super) fn of_arch(arch: Arch) -> Self {
+        let gemma = arch == Arch::Gemma3;
+        Self {
             arch,
+            n_layers: 0,
+            hidden: 0,
+            ffn: 0,
+            n_heads: 0,
+            n_kv_heads: 0,
+            head_dim: 0,
+            vocab: 0,
+            context_length: 0,
+            rms_eps: 0.0,
+            rope_base: 0.0,
+            rope_base_local: 0.0,
+            window: None,
+            rope_style: RopeStyle::Neox,
+            qk_norm: arch != Arch::Llama,
+            post_norms: gemma,
+            activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
+            embed_scale: 1.0,
+            attention_scale: 0.0,
+            tied_head: true,
+            rope_freqs: false,
+            bos: None,
+            eos: None,
+            end_tokens: Vec::new(),
+        }
+    }
+
+    /// Reads the settings that both formats have: the sizes, and the scales that follow from them.
+    fn of_keys<K: Keys>(keys: &K, arch: Arch, tensors: &Tensors<'_>) -> Result<Self, Fault> {
+        let name = |key: Key| key[K::FORMAT];
+        for (key, only, why) in REFUSED {
+            let key = name(key);
+            let sound = match only {
+                _ if key.is_empty() => true,
+                Only::NoCount => keys.u32(key)?.is_none_or(|n| n == 0),
+                Only::Zero => keys.f64(key)?.is_none_or(|v| v == 0.0),
+                Only::Neutral => keys.f64(key)?.is_none_or(|v| v == 0.0 || v == 1.0),
+                Only::One => keys.f64(key)?.is_none_or(|v| v == 1.0),
+                Only::Switch(only) => keys.bool(key)?.is_none_or(|v| v == only),
+            };
+            if !sound {
+                return Err(keys.refused(key, why));
+            }
+        }
+        let size = |key: Key| keys.size(name(key));
+        let (n_layers, hidden, ffn) = (size(LAYERS)?, size(HIDDEN)?, size(FFN)?);
+        let n_heads = size(HEADS)?;
+        let n_kv_heads = keys.optional_size(name(KV_HEADS))?.unwrap_or(n_heads);
+        if !n_heads.is_multiple_of(n_kv_heads) {
+            let why = format!("it does not divide the {n_heads} of {}", name(HEADS));
+            return Err(keys.refused(name(KV_HEADS), why));
+        }
+        let (key, head_dim) = match keys.optional_size(name(HEAD_DIM))? {
+            Some(len) => (name(HEAD_DIM), len),
+            None if hidden.is_multiple_of(n_heads) => (name(HEADS), hidden / n_heads),
+            None => {
+                let why = format!("it does not divide the {hidden} of {}", name(HIDDEN));
+                return Err(keys.refused(name(HEADS), why));
+            }
+        };
+        if !head_dim.is_multiple_of(2) {
+            let why = format!("a head of {head_dim} cannot be rotated in pairs");
+            return Err(keys.refused(key, why));
+        }
+        let context_length = size(CONTEXT)?;
+        let rms_eps = keys.positive(name(EPS))? as f32;
+        let gemma = arch == Arch::Gemma3;
+        let window = if gemma { Some(size(WINDOW)?) } else { None };
+        let vocab = tensors.vocab()?;
+        if keys.u32(name(VOCAB))?.is_some_and(|v| v as usize != vocab) {
+            return Err(keys.refused(name(VOCAB), tensors.embedding_rows(vocab)));
+        }
+        let embed_scale = if gemma { (hidden as f64).sqrt() as f32 } else { 1.0 };
+        let config = Self {
             n_layers,
             hidden,
             ffn,
@@ -219,26 +313,22 @@ impl Config {
             vocab,
             context_length,
             rms_eps,
-            rope_base,
-            rope_base_local,
             window,
-            rope_style: match arch {
-                Arch::Llama => RopeStyle::Interleaved,
-                Arch::Gemma3 | Arch::Qwen3 => RopeStyle::Neox,
-            },
-            qk_norm: arch != Arch::Llama,
-            post_norms: gemma,
-            activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
-            embed_scale: if gemma { (hidden as f64).sqrt() as f32 } else { 1.0 },
-            attention_scale,
-            tied_head: gguf.tensor("output.weight").is_none(),
-            rope_freqs: arch == Arch::Llama && gguf.tensor("rope_freqs.weight").is_some(),
-            bos: keys.token("tokenizer.ggml.bos_token_id", vocab)?,
-            eos,
-            end_tokens,
+            embed_scale,
+            ..Self::of_arch(arch)
         };
-        tensors::check(&config, &tensors, bytes)?;
-        Ok(config)
+        Ok(Self { attention_scale: config.scale_by_shape(), ..config })
+    }
+
+    /// The factor on query·key that readers of GGUF compute.
+    fn scale_by_shape(&self) -> f32 {
+        let scaled_by = match self.arch {
+            Arch::Gemma3 if self.n_layers == GEMMA3_27B_LAYERS => {
+                self.hidden as f64 / self.n_heads as f64
+            }
+            _ => self.head_dim as f64,
+        };
+        (1.0 / scaled_by.sqrt()) as f32
     }
 
     /// Keys that this layer sees, the current one included; none if it sees all.
@@ -249,13 +339,9 @@ impl Config {
     /// Reason why a GGUF file cannot express this configuration, if it cannot: readers compute the
     /// attention scale from the shape.
     pub fn beyond_gguf(&self) -> Option<String> {
-        let by_shape =
-            attention_scale(self.arch, self.n_layers, self.hidden, self.n_heads, self.head_dim);
-        (self.attention_scale != by_shape).then(|| {
-            format!(
-                "an attention scale of {}: GGUF's readers take {by_shape} for this shape",
-                self.attention_scale
-            )
+        let (own, by_shape) = (self.attention_scale, self.scale_by_shape());
+        (own != by_shape).then(|| {
+            format!("an attention scale of {own}: GGUF's readers take {by_shape} for this shape")
         })
     }
 
@@ -266,135 +352,5 @@ impl Config {
 
     fn is_global(&self, layer: usize) -> bool {
         self.window.is_none() || layer % GEMMA3_PERIOD == GEMMA3_PERIOD - 1
-    }
-}
-
-/// The factor on query·key, which GGUF leaves to the reader.
-fn attention_scale(
-    arch: Arch,
-    n_layers: usize,
-    hidden: usize,
-    n_heads: usize,
-    head_dim: usize,
-) -> f32 {
-    let scaled_by = match arch {
-        Arch::Gemma3 if n_layers == GEMMA3_27B_LAYERS => hidden as f64 / n_heads as f64,
-        _ => head_dim as f64,
-    };
-    (1.0 / scaled_by.sqrt()) as f32
-}
-
-fn head_dim(keys: &Keys<'_>, hidden: usize, n_heads: usize) -> Result<usize, ConfigError> {
-    let head_dim = match keys.optional_size("attention.key_length")? {
-        Some(len) => len,
-        None if hidden.is_multiple_of(n_heads) => hidden / n_heads,
-        None => {
-            let why = format!("it does not divide the {hidden} of embedding_length");
-            return Err(keys.refused("attention.head_count", why));
-        }
-    };
-    if !head_dim.is_multiple_of(2) {
-        let key = match keys.value("attention.key_length") {
-            Some(_) => "attention.key_length",
-            None => "attention.head_count",
-        };
-        return Err(keys.refused(key, format!("a head of {head_dim} cannot be rotated in pairs")));
-    }
-    let same = [
-        "attention.value_length",
-        "attention.key_length_swa",
-        "attention.value_length_swa",
-        "rope.dimension_count",
-        "rope.dimension_count_swa",
-    ];
-    for key in same {
-        if keys.optional_size(key)?.is_some_and(|len| len != head_dim) {
-            return Err(
-                keys.refused(key, format!("only the head dimension {head_dim} is supported"))
-            );
-        }
-    }
-    Ok(head_dim)
-}
-
-/// The metadata of one architecture.
-struct Keys<'a> {
-    gguf: &'a Gguf,
-    arch: Arch,
-}
-
-impl<'a> Keys<'a> {
-    fn of(gguf: &'a Gguf) -> Result<Self, ConfigError> {
-        const KEY: &str = "general.architecture";
-        let found =
-            gguf.get_str(KEY)?.ok_or_else(|| ConfigError::MissingKey { key: KEY.to_owned() })?;
-        let arch = Arch::ALL.into_iter().find(|arch| arch.name() == found);
-        let arch = arch.ok_or_else(|| ConfigError::Architecture {
-            offset: gguf.metadata_offset(KEY).unwrap_or_default(),
-            found: found.to_owned(),
-        })?;
-        Ok(Self { gguf, arch })
-    }
-
-    /// `attention.head_count` → `llama.attention.head_count`; a full key stays as it is.
-    fn full(&self, key: &str) -> String {
-        let full = ["general.", "tokenizer.", "split."].iter().any(|head| key.starts_with(head));
-        if full { key.to_owned() } else { format!("{}.{key}", self.arch) }
-    }
-
-    fn value(&self, key: &str) -> Option<&'a Value> {
-        self.gguf.metadata.get(&self.full(key))
-    }
-
-    fn missing(&self, key: &str) -> ConfigError {
-        ConfigError::MissingKey { key: self.full(key) }
-    }
-
-    fn refused(&self, key: &str, why: impl Into<String>) -> ConfigError {
-        let key = self.full(key);
-        ConfigError::Value {
-            offset: self.gguf.metadata_offset(&key).unwrap_or_default(),
-            value: self.gguf.metadata.get(&key).map_or_else(String::new, Value::to_string),
-            key,
-            why: why.into(),
-        }
-    }
-
-    fn integer(&self, key: &str) -> Result<Option<u32>, ConfigError> {
-        Ok(self.gguf.get_u32(&self.full(key))?)
-    }
-
-    /// A size, above zero where it is given.
-    fn optional_size(&self, key: &str) -> Result<Option<usize>, ConfigError> {
-        match self.integer(key)? {
-            Some(0) => Err(self.refused(key, "it must be above zero")),
-            size => Ok(size.map(|size| size as usize)),
-        }
-    }
-
-    fn size(&self, key: &str) -> Result<usize, ConfigError> {
-        self.optional_size(key)?.ok_or_else(|| self.missing(key))
-    }
-
-    fn float(&self, key: &str) -> Result<Option<f32>, ConfigError> {
-        Ok(self.gguf.get_f32(&self.full(key))?)
-    }
-
-    fn positive(&self, key: &str) -> Result<Option<f32>, ConfigError> {
-        match self.float(key)? {
-            Some(v) if !(v.is_finite() && v > 0.0) => {
-                Err(self.refused(key, "it must be finite and above zero"))
-            }
-            v => Ok(v),
-        }
-    }
-
-    fn token(&self, key: &str, vocab: usize) -> Result<Option<u32>, ConfigError> {
-        match self.integer(key)? {
-            Some(id) if id as usize >= vocab => {
-                Err(self.refused(key, format!("the vocabulary has {vocab} tokens")))
-            }
-            id => Ok(id),
-        }
     }
 }

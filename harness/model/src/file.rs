@@ -11,13 +11,10 @@ use memmap2::Mmap;
 
 #[cfg(feature = "text")]
 use super::chat::ChatError;
-use super::config::{Config, ConfigError};
-#[cfg(feature = "text")]
-use super::export::vocabulary::VocabularyError;
+use super::config::Config;
+use super::fault::Fault;
 use super::folder::{self, Folder};
-use super::gguf::{Gguf, GgufError, TensorInfo};
-use super::json::KeyError;
-use super::safetensors::SafetensorsError;
+use super::gguf::{Gguf, TensorInfo};
 #[cfg(feature = "text")]
 use super::tokenizer::{TokenizerError, Vocabulary};
 
@@ -46,25 +43,12 @@ pub enum ModelErrorKind {
     /// The file system refused to read.
     #[error("cannot {action}: {error}")]
     Io { action: &'static str, error: io::Error },
-    /// The bytes are no GGUF file that can be read.
+    /// The contents of a file are not as they must be, or hold no model that is understood.
     #[error(transparent)]
-    Gguf(#[from] GgufError),
-    /// The bytes are no safetensors file that can be read.
-    #[error(transparent)]
-    Safetensors(#[from] SafetensorsError),
-    /// A JSON file of a checkpoint has an invalid value.
-    #[error(transparent)]
-    Key(#[from] KeyError),
+    Fault(#[from] Fault),
     /// The files of a checkpoint do not make one.
     #[error("{0}")]
     Folder(String),
-    /// The checkpoint's tokenizer is not supported.
-    #[cfg(feature = "text")]
-    #[error(transparent)]
-    Vocabulary(#[from] VocabularyError),
-    /// The file holds no model that is understood.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
     /// The file holds no tokenizer that can be used.
     #[cfg(feature = "text")]
     #[error(transparent)]

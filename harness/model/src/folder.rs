@@ -9,7 +9,7 @@ use serde_json::Value;
 
 #[cfg(feature = "text")]
 use super::config::Arch;
-use super::config::{Config, ConfigError, HfConfig, Tensors, arch_of, token_list};
+use super::config::{Config, HfConfig, Keys, Tensors, arch_of, tied_head, token_list, unexpected};
 #[cfg(feature = "text")]
 use super::export::vocabulary;
 use super::file::{self, Mapped, ModelError};
@@ -110,25 +110,13 @@ impl Folder {
             let info = TensorInfo { name, ty, dims, range: tensor.range, file };
             if known { tensors.push(info) } else { self.others.push(info) }
         }
-        self.drop_tied_head(&mut tensors);
-        Ok(tensors)
-    }
-
-    /// transformers saves the head of some models although it is the embedding, and ignores it when
-    /// it loads them.
-    fn drop_tied_head(&mut self, tensors: &mut Vec<TensorInfo>) {
-        let own_names = |name: &str| self.stored_name(name);
-        let tied = |tensors: &[TensorInfo]| {
-            let without: Vec<_> =
-                tensors.iter().filter(|t| t.name != "output.weight").cloned().collect();
-            let view = Tensors::new(&without, &own_names);
-            HfConfig::read(&self.config, &view).is_ok_and(|read| read.config.tied_head)
-        };
-        let Some(at) = tensors.iter().position(|t| t.name == "output.weight") else { return };
-        if tied(tensors) {
-            let head = tensors.remove(at);
-            self.others.push(head);
+        // transformers saves the head of some models although it is the embedding, and ignores it
+        // when it loads them. A faulty configuration is for `config` to report.
+        let head = tensors.iter().position(|t| t.name == "output.weight");
+        if let Some(at) = head.filter(|_| tied_head(&self.config).unwrap_or(false)) {
+            self.others.push(tensors.remove(at));
         }
+        Ok(tensors)
     }
 
     fn read(&self, tensors: &[TensorInfo]) -> Result<HfConfig, ModelError> {
@@ -137,8 +125,7 @@ impl Folder {
         let mut read =
             HfConfig::read(&self.config, &Tensors::new(tensors, &stored)).map_err(error)?;
         if let Some(name) = &self.unknown {
-            let (name, arch) = (name.clone(), read.config.arch);
-            return Err(error(ConfigError::UnexpectedTensor { name, arch }));
+            return Err(error(unexpected(name, read.config.arch)));
         }
         if let Some((generation, path)) = &self.generation {
             let key = ModelError::at(path);
@@ -170,7 +157,8 @@ impl Folder {
         let Some(path) = &self.tokenizer_json else { return Ok(None) };
         let value = read_json(path)?;
         let vocabulary = vocabulary::from_tokenizer_json(&value, config);
-        vocabulary.map(Some).map_err(ModelError::at(path))
+        let advice = "give token ids (--prompt-tokens), or --no-tokenizer to quantise";
+        vocabulary.map(Some).map_err(|fault| ModelError::at(path)(format!("{fault}; {advice}")))
     }
 
     pub(crate) fn stored_name(&self, name: &str) -> String {

@@ -7,6 +7,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::config::Keys;
+use super::fault::Fault;
+
 /// Reads a document. Readers differ in which of two equal keys they believe, so none may come
 /// twice.
 ///
@@ -91,16 +94,6 @@ pub(crate) fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-/// A fault of a value. `key` is the path to it, such as `rope_scaling.factor`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("key `{key}`: {why}")]
-pub struct KeyError {
-    /// The path to the value.
-    pub key: String,
-    /// The fault.
-    pub why: String,
-}
-
 /// An object and the path to it. A key whose value is null counts as missing, as it does for those
 /// who write these files.
 #[derive(Clone, Debug)]
@@ -111,26 +104,15 @@ pub(crate) struct Object<'a> {
 
 impl<'a> Object<'a> {
     /// The whole document.
-    pub(crate) fn root(value: &'a Value) -> Result<Self, KeyError> {
-        let map = value.as_object().ok_or_else(|| KeyError {
-            key: ".".to_owned(),
-            why: format!("expected an object, found {}", shown(value)),
+    pub(crate) fn root(value: &'a Value) -> Result<Self, Fault> {
+        let map = value.as_object().ok_or_else(|| {
+            Fault::of("key `.`", format!("expected an object, found {}", shown(value)))
         })?;
         Ok(Self { path: String::new(), map })
     }
 
-    pub(crate) fn error(&self, key: &str, why: impl Into<String>) -> KeyError {
-        KeyError { key: format!("{}{key}", self.path), why: why.into() }
-    }
-
-    /// Refuses a value and shows it.
-    pub(crate) fn refused(&self, key: &str, why: impl fmt::Display) -> KeyError {
-        let value = self.map.get(key).map_or_else(|| "nothing".to_owned(), shown);
-        self.error(key, format!("{value} is refused: {why}"))
-    }
-
-    pub(crate) fn missing(&self, key: &str) -> KeyError {
-        self.error(key, "is missing")
+    pub(crate) fn error(&self, key: &str, why: impl Into<String>) -> Fault {
+        Fault::of(format!("key `{}{key}`", self.path), why)
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
@@ -146,59 +128,49 @@ impl<'a> Object<'a> {
         key: &str,
         expected: &str,
         read: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Result<Option<T>, KeyError> {
+    ) -> Result<Option<T>, Fault> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let wrong = || self.error(key, format!("expected {expected}, found {}", shown(value)));
         read(value).map(Some).ok_or_else(wrong)
     }
 
-    pub(crate) fn object(&self, key: &str) -> Result<Option<Object<'a>>, KeyError> {
+    pub(crate) fn object(&self, key: &str) -> Result<Option<Object<'a>>, Fault> {
         let map = self.typed(key, "an object", Value::as_object)?;
         Ok(map.map(|map| Object { path: format!("{}{key}.", self.path), map }))
     }
 
-    pub(crate) fn array(&self, key: &str) -> Result<Option<&'a Vec<Value>>, KeyError> {
+    pub(crate) fn array(&self, key: &str) -> Result<Option<&'a Vec<Value>>, Fault> {
         self.typed(key, "an array", Value::as_array)
     }
+}
 
-    pub(crate) fn text(&self, key: &str) -> Result<Option<&'a str>, KeyError> {
-        self.typed(key, "a string", Value::as_str)
-    }
+impl Keys for Object<'_> {
+    const FORMAT: usize = 1;
 
-    pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>, KeyError> {
-        self.typed(key, "true or false", Value::as_bool)
-    }
-
-    /// A whole number of 32 bits.
-    pub(crate) fn u32(&self, key: &str) -> Result<Option<u32>, KeyError> {
+    fn u32(&self, key: &str) -> Result<Option<u32>, Fault> {
         let expected = "a whole number from 0 to 4294967295";
         self.typed(key, expected, |v| v.as_u64().and_then(|v| u32::try_from(v).ok()))
     }
 
-    pub(crate) fn f64(&self, key: &str) -> Result<Option<f64>, KeyError> {
+    fn f64(&self, key: &str) -> Result<Option<f64>, Fault> {
         self.typed(key, "a number", Value::as_f64)
     }
 
-    /// A size above zero.
-    pub(crate) fn optional_size(&self, key: &str) -> Result<Option<usize>, KeyError> {
-        match self.u32(key)? {
-            Some(0) => Err(self.refused(key, "it must be above zero")),
-            size => Ok(size.map(|size| size as usize)),
-        }
+    fn bool(&self, key: &str) -> Result<Option<bool>, Fault> {
+        self.typed(key, "true or false", Value::as_bool)
     }
 
-    pub(crate) fn size(&self, key: &str) -> Result<usize, KeyError> {
-        self.optional_size(key)?.ok_or_else(|| self.missing(key))
+    fn text(&self, key: &str) -> Result<Option<&str>, Fault> {
+        self.typed(key, "a string", Value::as_str)
     }
 
-    /// A number that is above zero, also as f32.
-    pub(crate) fn positive(&self, key: &str) -> Result<Option<f64>, KeyError> {
-        match self.f64(key)? {
-            Some(v) if !((v as f32).is_finite() && (v as f32) > 0.0) => {
-                Err(self.refused(key, "it must be finite and above zero"))
-            }
-            v => Ok(v),
-        }
+    fn refused(&self, key: &str, why: impl Into<String>) -> Fault {
+        let value = self.map.get(key).map_or_else(|| "nothing".to_owned(), shown);
+        self.error(key, format!("{value} is refused: {}", why.into()))
+    }
+
+    fn missing(&self, key: &str) -> Fault {
+        self.error(key, "is missing")
     }
 }
 
@@ -220,9 +192,9 @@ mod tests {
         assert!(value.is_err(), "a number beyond f64 is no JSON value");
         let value = parse(br#"{"a": {"n": -1, "x": 1e300, "z": 0, "none": null}}"#).unwrap();
         let a = Object::root(&value).unwrap().object("a").unwrap().unwrap();
-        let says = |e: KeyError| e.to_string();
+        let says = |e: Fault| e.to_string();
         assert!(says(a.u32("n").unwrap_err()).starts_with("key `a.n`: expected a whole number"));
-        assert!(says(a.positive("x").unwrap_err()).contains("finite"));
+        assert!(says(a.optional_positive("x").unwrap_err()).contains("finite"));
         assert!(says(a.size("z").unwrap_err()).contains("above zero"));
         assert_eq!(says(a.size("none").unwrap_err()), "key `a.none`: is missing");
         assert!(says(a.text("n").unwrap_err()).contains("expected a string, found -1"));

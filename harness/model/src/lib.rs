@@ -14,6 +14,7 @@ pub mod chat;
 pub mod config;
 #[cfg(feature = "text")]
 pub mod export;
+mod fault;
 mod file;
 mod folder;
 pub mod gguf;
@@ -30,9 +31,9 @@ pub mod tokenizer;
 #[cfg(feature = "text")]
 mod vocabulary;
 
-pub use config::{Arch, Config, ConfigError};
+pub use config::{Arch, Config};
+pub use fault::Fault;
 pub use file::{Mapped, ModelError, ModelErrorKind, ModelFile};
 pub use folder::config_of;
-pub use gguf::{GgmlType, Gguf, GgufError, TensorInfo};
-pub use json::KeyError;
+pub use gguf::{GgmlType, Gguf, TensorInfo};
 pub use summary::{MetadataLine, ModelSummary, TypeSummary, describe};

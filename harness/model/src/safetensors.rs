@@ -7,27 +7,18 @@
 
 use std::ops::Range;
 
+use ::safetensors::tensor::TensorInfo;
 use ::safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use super::json::{self, KeyError, Object};
+use super::fault::Fault;
+use super::json::{self, Object};
 
 /// The crate's bound on a header, so that a length alone allocates nothing.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// A fault of a safetensors file.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
-pub enum SafetensorsError {
-    /// The header, or the file as a whole.
-    #[error("header: {why}")]
-    Header { why: String },
-    /// An entry of the header has a key missing or of a wrong type.
-    #[error("tensor `{name}`, {error}")]
-    Key { name: String, error: KeyError },
-    /// A tensor cannot be as the header says.
-    #[error("tensor `{name}`: {why}")]
-    Tensor { name: String, why: String },
+fn header(why: impl Into<String>) -> Fault {
+    Fault::of("header", why)
 }
 
 /// A tensor as the header lists it.
@@ -47,8 +38,7 @@ pub struct Listed {
 ///
 /// # Errors
 /// The first fault, with the tensor concerned.
-pub fn index(bytes: &[u8]) -> Result<Vec<Listed>, SafetensorsError> {
-    let header = |why: String| SafetensorsError::Header { why };
+pub fn index(bytes: &[u8]) -> Result<Vec<Listed>, Fault> {
     let (start, text) = header_text(bytes)?;
     let value = json::parse(text).map_err(|e| header(format!("no valid JSON: {e}")))?;
     check_entries(&value, bytes.len() - start)?;
@@ -70,8 +60,7 @@ pub fn index(bytes: &[u8]) -> Result<Vec<Listed>, SafetensorsError> {
 }
 
 /// Returns the offset of the data and the bytes of the header before them.
-fn header_text(bytes: &[u8]) -> Result<(usize, &[u8]), SafetensorsError> {
-    let header = |why: String| SafetensorsError::Header { why };
+fn header_text(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     let Some(len) = bytes.first_chunk::<8>().map(|b| u64::from_le_bytes(*b)) else {
         return Err(header(format!("the file ends after {} bytes", bytes.len())));
     };
@@ -86,42 +75,28 @@ fn header_text(bytes: &[u8]) -> Result<(usize, &[u8]), SafetensorsError> {
     Ok((8 + text.len(), text))
 }
 
-fn check_entries(value: &Value, data: usize) -> Result<(), SafetensorsError> {
-    let of_header = |error: KeyError| SafetensorsError::Header { why: error.to_string() };
-    let root = Object::root(value).map_err(of_header)?;
+fn check_entries(value: &Value, data: usize) -> Result<(), Fault> {
+    let root = Object::root(value).map_err(|error| header(error.to_string()))?;
     let mut ranges = Vec::new();
     for (name, entry) in root.iter().filter(|(name, _)| *name != "__metadata__") {
-        let wrong = |why: String| SafetensorsError::Tensor { name: name.clone(), why };
-        let at_key = |error| SafetensorsError::Key { name: name.clone(), error };
-        let entry = Object::root(entry).map_err(at_key)?;
-        let required = |key| at_key(entry.missing(key));
-        let dtype = entry.text("dtype").map_err(at_key)?.ok_or_else(|| required("dtype"))?;
-        let dtype: Dtype = serde_json::from_value(Value::from(dtype)).map_err(|_| {
-            at_key(entry.refused("dtype", "it is no type of safetensors that is known"))
-        })?;
-        let numbers = |key| -> Result<Vec<u64>, SafetensorsError> {
-            let array = entry.array(key).map_err(at_key)?.ok_or_else(|| required(key))?;
-            let all: Option<Vec<u64>> = array.iter().map(Value::as_u64).collect();
-            all.ok_or_else(|| at_key(entry.refused(key, "expected whole numbers of 64 bits")))
-        };
-        let shape = numbers("shape")?;
-        let offsets = numbers("data_offsets")?;
-        let &[start, end] = &offsets[..] else {
-            return Err(at_key(entry.refused("data_offsets", "expected two numbers")));
-        };
-        let present = shape.iter().filter(|&&n| n != 0);
-        let product = present.copied().try_fold(1u64, u64::checked_mul);
+        let wrong = |why: String| Fault::of_tensor(name, why);
+        Object::root(entry).map_err(|error| wrong(error.why))?;
+        let info: TensorInfo =
+            serde_json::from_value(entry.clone()).map_err(|e| wrong(e.to_string()))?;
+        let (start, end) = info.data_offsets;
+        let present = info.shape.iter().filter(|&&n| n != 0);
+        let product = present.copied().try_fold(1usize, usize::checked_mul);
         let bits = product
-            .filter(|&n| n < 1 << 63)
-            .and_then(|n| n.checked_mul(dtype.bitsize() as u64))
-            .ok_or_else(|| at_key(entry.refused("shape", "its size overflows")))?;
-        let bytes = if shape.contains(&0) { 0 } else { bits / 8 };
+            .filter(|&n| i64::try_from(n).is_ok())
+            .and_then(|n| n.checked_mul(info.dtype.bitsize()))
+            .ok_or_else(|| wrong("the size of its `shape` overflows".to_owned()))?;
+        let bytes = if info.shape.contains(&0) { 0 } else { bits / 8 };
         let span = end.checked_sub(start);
         if span != Some(bytes) {
             let why = format!("{bytes} bytes by type and shape, {start} to {end} by data_offsets");
             return Err(wrong(why));
         }
-        if end > data as u64 {
+        if end > data {
             let why = format!("its data end at byte {end} of {data}: the file is cut");
             return Err(wrong(why));
         }
@@ -132,7 +107,7 @@ fn check_entries(value: &Value, data: usize) -> Result<(), SafetensorsError> {
         let [(_, end, first), (start, _, second)] = pair else { continue };
         if start < end {
             let why = format!("its data overlap those of `{first}`");
-            return Err(SafetensorsError::Tensor { name: (*second).clone(), why });
+            return Err(Fault::of_tensor(second, why));
         }
     }
     Ok(())

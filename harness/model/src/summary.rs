@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::config::Config;
-use super::file::{ModelErrorKind, ModelFile};
+use super::file::ModelFile;
 use super::gguf::GgmlType;
 use super::json::{cut, shown};
 
@@ -92,10 +92,10 @@ pub fn describe(file: &ModelFile) -> ModelSummary {
     types.sort_by_key(|t| std::cmp::Reverse(t.bytes));
 
     let config = file.config();
-    let config_error = config.as_ref().err().map(|error| match &error.kind {
+    let config_error = config.as_ref().err().map(|error| match error.path == file.path {
         // The path stands beside it.
-        ModelErrorKind::Config(kind) => kind.to_string(),
-        _ => error.to_string(),
+        true => error.kind.to_string(),
+        false => error.to_string(),
     });
     let gguf = file.gguf();
     let gguf_text = |key: &str| Some(gguf?.get_str(key).ok()??.to_owned());

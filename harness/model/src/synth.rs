@@ -51,16 +51,13 @@ impl SynthArch {
         Self::Qwen3Mini,
     ];
 
+    /// In the order of the variants.
+    const NAMES: [&str; 6] =
+        ["gemma3-1b", "llama3.2-1b", "qwen3-1.7b", "gemma3-mini", "llama-mini", "qwen3-mini"];
+
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Gemma3_1b => "gemma3-1b",
-            Self::Llama3_2_1b => "llama3.2-1b",
-            Self::Qwen3_1_7b => "qwen3-1.7b",
-            Self::Gemma3Mini => "gemma3-mini",
-            Self::LlamaMini => "llama-mini",
-            Self::Qwen3Mini => "qwen3-mini",
-        }
+        Self::NAMES[self as usize]
     }
 }
 

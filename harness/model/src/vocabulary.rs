@@ -1,7 +1,8 @@
 //! The tokenizer of a checkpoint as data: the vocabulary and the named pre-tokenizers of GGUF.
 //! `tokenizer` makes an engine of it.
 
-use crate::gguf::{Gguf, GgufError};
+use crate::fault::Fault;
+use crate::gguf::Gguf;
 
 /// The metadata keys that are read, as errors name them.
 pub(crate) mod key {
@@ -114,9 +115,9 @@ impl Vocabulary {
     /// # Errors
     ///
     /// An entry has another type than it must have.
-    pub fn from_gguf(gguf: &Gguf, bytes: &[u8]) -> Result<Option<Self>, GgufError> {
+    pub fn from_gguf(gguf: &Gguf, bytes: &[u8]) -> Result<Option<Self>, Fault> {
         let Some(model) = gguf.get_str(key::MODEL)? else { return Ok(None) };
-        let strings = |key| -> Result<Vec<String>, GgufError> {
+        let strings = |key| -> Result<Vec<String>, Fault> {
             let all = gguf.string_array(key, bytes)?.unwrap_or_default();
             Ok(all.into_iter().map(str::to_owned).collect())
         };

@@ -1,11 +1,11 @@
 //! The shape of a model from `config.json`, with the key names of transformers 4 and 5.
 
-use lathe_kernels::{Activation, RopeStyle};
 use serde_json::Value;
 
 use super::tensors::{self, Tensors};
-use super::{Arch, Config, ConfigError, GEMMA3_LOCAL_BASE, GEMMA3_PERIOD};
-use crate::json::{KeyError, Object};
+use super::{Arch, Config, GEMMA3_LOCAL_BASE, GEMMA3_PERIOD, Keys, LLAMA_BASE};
+use crate::fault::Fault;
+use crate::json::Object;
 use crate::rope::Llama3Rope;
 
 /// Contents of `config.json`.
@@ -14,28 +14,11 @@ pub(crate) struct HfConfig {
     pub(crate) rope: Option<Llama3Rope>,
 }
 
-/// Factors that must be neutral where they are given.
-const NEUTRAL: [(&str, f64, &str); 4] = [
-    ("final_logit_softcapping", 0.0, "soft-capping is not implemented"),
-    ("attn_logit_softcapping", 0.0, "soft-capping is not implemented"),
-    ("partial_rotary_factor", 1.0, "partial rope is not implemented"),
-    ("num_experts", 0.0, "experts are not implemented"),
-];
-
-/// Switches with the only value that is implemented.
-const SWITCHES: [(&str, bool, &str); 5] = [
-    ("attention_bias", false, "biases are not implemented"),
-    ("mlp_bias", false, "biases are not implemented"),
-    ("use_bidirectional_attention", false, "only causal attention is implemented"),
-    ("use_sliding_window", false, "a window is not implemented for this architecture"),
-    ("is_encoder_decoder", false, "encoders are not implemented"),
-];
-
 /// The architecture that a configuration names.
 ///
 /// # Errors
 /// It names none, or one that is not supported.
-pub(crate) fn arch_of(json: &Value) -> Result<Arch, KeyError> {
+pub(crate) fn arch_of(json: &Value) -> Result<Arch, Fault> {
     let root = Object::root(json)?;
     let found = root.text("model_type")?.ok_or_else(|| root.missing("model_type"))?;
     match found {
@@ -49,107 +32,59 @@ pub(crate) fn arch_of(json: &Value) -> Result<Arch, KeyError> {
     }
 }
 
+/// The whole configuration, and the object of the text model, which one of text and images has.
+fn text_model(json: &Value) -> Result<(Arch, Object<'_>, Object<'_>), Fault> {
+    let root = Object::root(json)?;
+    let keys = match root.text("model_type")? {
+        Some("gemma3") => root.object("text_config")?.ok_or_else(|| root.missing("text_config"))?,
+        _ => root.clone(),
+    };
+    Ok((arch_of(json)?, root, keys))
+}
+
+/// Returns true if the head is the embedding.
+pub(crate) fn tied_head(json: &Value) -> Result<bool, Fault> {
+    let (arch, root, keys) = text_model(json)?;
+    let key = "tie_word_embeddings";
+    let tied = keys.bool(key)?.map_or_else(|| root.bool(key), |tied| Ok(Some(tied)))?;
+    Ok(tied.unwrap_or(arch == Arch::Gemma3))
+}
+
 impl HfConfig {
-    /// Reads the shape and holds it against the tensors.
+    /// Reads the shape and checks it against the tensors.
     ///
     /// # Errors
     /// The first thing missing, contradictory, senseless or not implemented, with its key or
     /// tensor.
-    pub(crate) fn read(json: &Value, tensors: &Tensors<'_>) -> Result<Self, ConfigError> {
-        let arch = arch_of(json)?;
-        let root = Object::root(json)?;
-        let keys = match root.text("model_type")? {
-            // Text and images: the text model has an object of its own.
-            Some("gemma3") => {
-                root.object("text_config")?.ok_or_else(|| root.missing("text_config"))?
-            }
-            _ => root.clone(),
-        };
+    pub(crate) fn read(json: &Value, tensors: &Tensors<'_>) -> Result<Self, Fault> {
+        let (arch, root, keys) = text_model(json)?;
         refuse(&root, &keys, arch)?;
-
-        let n_layers = keys.size("num_hidden_layers")?;
-        let hidden = keys.size("hidden_size")?;
-        let ffn = keys.size("intermediate_size")?;
-        let n_heads = keys.size("num_attention_heads")?;
-        let n_kv_heads = keys.optional_size("num_key_value_heads")?.unwrap_or(n_heads);
-        if !n_heads.is_multiple_of(n_kv_heads) {
-            let why = format!("it does not divide the {n_heads} of num_attention_heads");
-            return Err(keys.refused("num_key_value_heads", why).into());
-        }
-        let head_dim = head_dim(&keys, hidden, n_heads)?;
-        let context_length = keys.size("max_position_embeddings")?;
-        let rms_eps = keys.positive("rms_norm_eps")?.ok_or_else(|| keys.missing("rms_norm_eps"))?;
+        let mut config = Config::of_keys(&keys, arch, tensors)?;
         let gemma = arch == Arch::Gemma3;
-        let window = match gemma {
-            true => Some(keys.size("sliding_window")?),
+        layer_types(&keys, gemma, config.n_layers)?;
+        let rope = Rope::read(&keys, arch)?;
+        config.rope_freqs = rope.llama3.is_some();
+        (config.rope_base, config.rope_base_local) = (rope.base as f32, rope.local as f32);
+        let scaled_by = match gemma {
+            true => keys.optional_positive("query_pre_attn_scalar")?,
             false => None,
         };
-        layer_types(&keys, gemma, n_layers)?;
-        let rope = Rope::read(&keys, arch)?;
-        let scaled_by = match gemma {
-            true => keys.positive("query_pre_attn_scalar")?.unwrap_or(head_dim as f64),
-            false => head_dim as f64,
-        };
-
-        let vocab = tensors.vocab()? as usize;
-        if keys.optional_size("vocab_size")?.is_some_and(|v| v != vocab) {
-            return Err(keys
-                .refused("vocab_size", format!("the embedding has {vocab} rows"))
-                .into());
-        }
-        let end_tokens = tokens(&root, &keys, "eos_token_id", vocab)?;
-        let tied_head = match keys.bool("tie_word_embeddings")? {
-            Some(tied) => tied,
-            None => root.bool("tie_word_embeddings")?.unwrap_or(gemma),
-        };
-        let config = Config {
-            arch,
-            n_layers,
-            hidden,
-            ffn,
-            n_heads,
-            n_kv_heads,
-            head_dim,
-            vocab,
-            context_length,
-            rms_eps: rms_eps as f32,
-            rope_base: rope.base as f32,
-            rope_base_local: rope.local as f32,
-            window,
-            // The interleaved pairs of a Llama in GGUF are a rearrangement of its conversion.
-            rope_style: RopeStyle::Neox,
-            qk_norm: arch != Arch::Llama,
-            post_norms: gemma,
-            activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
-            embed_scale: if gemma { (hidden as f64).sqrt() as f32 } else { 1.0 },
-            attention_scale: (1.0 / scaled_by.sqrt()) as f32,
-            tied_head,
-            rope_freqs: rope.llama3.is_some(),
-            bos: tokens(&root, &keys, "bos_token_id", vocab)?.first().copied(),
-            eos: end_tokens.first().copied(),
-            end_tokens,
-        };
+        config.attention_scale = (1.0 / scaled_by.unwrap_or(config.head_dim as f64).sqrt()) as f32;
+        config.tied_head = tied_head(json)?;
+        config.end_tokens = tokens(&root, &keys, "eos_token_id", config.vocab)?;
+        config.eos = config.end_tokens.first().copied();
+        config.bos = tokens(&root, &keys, "bos_token_id", config.vocab)?.first().copied();
         tensors::check(&config, tensors, &[])?;
         Ok(Self { config, rope: rope.llama3 })
     }
 }
 
 /// Refuses settings that would change the result and are not implemented.
-fn refuse(root: &Object<'_>, keys: &Object<'_>, arch: Arch) -> Result<(), KeyError> {
+fn refuse(root: &Object<'_>, keys: &Object<'_>, arch: Arch) -> Result<(), Fault> {
     for object in [root, keys] {
         if object.get("quantization_config").is_some() {
             let why = "weights that transformers has quantised are not implemented";
             return Err(object.error("quantization_config", why));
-        }
-    }
-    for (key, neutral, why) in NEUTRAL {
-        if keys.f64(key)?.is_some_and(|v| v != neutral) {
-            return Err(keys.refused(key, why));
-        }
-    }
-    for (key, only, why) in SWITCHES {
-        if keys.bool(key)?.is_some_and(|v| v != only) {
-            return Err(keys.refused(key, why));
         }
     }
     let expected = if arch == Arch::Gemma3 { "gelu_pytorch_tanh" } else { "silu" };
@@ -162,23 +97,8 @@ fn refuse(root: &Object<'_>, keys: &Object<'_>, arch: Arch) -> Result<(), KeyErr
     Ok(())
 }
 
-fn head_dim(keys: &Object<'_>, hidden: usize, n_heads: usize) -> Result<usize, KeyError> {
-    let (key, head_dim) = match keys.optional_size("head_dim")? {
-        Some(len) => ("head_dim", len),
-        None if hidden.is_multiple_of(n_heads) => ("num_attention_heads", hidden / n_heads),
-        None => {
-            let why = format!("it does not divide the {hidden} of hidden_size");
-            return Err(keys.refused("num_attention_heads", why));
-        }
-    };
-    if !head_dim.is_multiple_of(2) {
-        return Err(keys.refused(key, format!("a head of {head_dim} cannot be rotated in pairs")));
-    }
-    Ok(head_dim)
-}
-
 /// Checks the layers with a sliding window: Gemma's pattern, and none elsewhere.
-fn layer_types(keys: &Object<'_>, gemma: bool, n_layers: usize) -> Result<(), KeyError> {
+fn layer_types(keys: &Object<'_>, gemma: bool, n_layers: usize) -> Result<(), Fault> {
     for key in ["sliding_window_pattern", "_sliding_window_pattern"] {
         let pattern = keys.u32(key)?;
         if gemma && pattern.is_some_and(|n| n as usize != GEMMA3_PERIOD) {
@@ -209,17 +129,13 @@ fn tokens(
     keys: &Object<'_>,
     key: &str,
     vocab: usize,
-) -> Result<Vec<u32>, KeyError> {
+) -> Result<Vec<u32>, Fault> {
     let object = if keys.get(key).is_some() { keys } else { root };
     token_list(object, key, vocab)
 }
 
 /// One token or a list of them, each in the vocabulary.
-pub(crate) fn token_list(
-    object: &Object<'_>,
-    key: &str,
-    vocab: usize,
-) -> Result<Vec<u32>, KeyError> {
+pub(crate) fn token_list(object: &Object<'_>, key: &str, vocab: usize) -> Result<Vec<u32>, Fault> {
     let Some(value) = object.get(key) else { return Ok(Vec::new()) };
     let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
     let id = |value: &Value| {
@@ -239,56 +155,47 @@ struct Rope {
 impl Rope {
     /// transformers 5 has `rope_parameters`, for Gemma one a layer type; before that the base stood
     /// alone and `rope_scaling` beside it.
-    fn read(keys: &Object<'_>, arch: Arch) -> Result<Self, KeyError> {
+    fn read(keys: &Object<'_>, arch: Arch) -> Result<Self, Fault> {
         let Some(parameters) = keys.object("rope_parameters")? else {
-            let base = keys.positive("rope_theta")?;
-            let base = match (base, arch) {
-                (Some(base), _) => base,
-                // What configurations of Llama 1 and 2 leave out.
-                (None, Arch::Llama) => 10_000.0,
-                (None, _) => return Err(keys.missing("rope_theta")),
+            let base = match arch {
+                Arch::Llama => keys.optional_positive("rope_theta")?.unwrap_or(LLAMA_BASE),
+                Arch::Gemma3 | Arch::Qwen3 => keys.positive("rope_theta")?,
             };
             let local = match arch {
-                Arch::Gemma3 => keys.positive("rope_local_base_freq")?,
-                _ => Some(base),
+                Arch::Gemma3 => keys.optional_positive("rope_local_base_freq")?,
+                Arch::Llama | Arch::Qwen3 => Some(base),
             };
             let llama3 = match keys.object("rope_scaling")? {
                 Some(scaling) => scaled(&scaling, arch)?,
                 None => None,
             };
-            return Ok(Self { base, local: local.unwrap_or(GEMMA3_LOCAL_BASE.into()), llama3 });
-        };
-        let base_of = |object: &Object<'_>| -> Result<f64, KeyError> {
-            object.positive("rope_theta")?.ok_or_else(|| object.missing("rope_theta"))
+            return Ok(Self { base, local: local.unwrap_or(GEMMA3_LOCAL_BASE), llama3 });
         };
         if arch != Arch::Gemma3 {
-            let base = base_of(&parameters)?;
+            let base = parameters.positive("rope_theta")?;
             return Ok(Self { base, local: base, llama3: scaled(&parameters, arch)? });
         }
-        let of_type = |key: &str| -> Result<f64, KeyError> {
+        let of_type = |key: &str| -> Result<f64, Fault> {
             let object = parameters.object(key)?.ok_or_else(|| parameters.missing(key))?;
             scaled(&object, arch)?;
-            base_of(&object)
+            object.positive("rope_theta")
         };
         let (base, local) = (of_type("full_attention")?, of_type("sliding_attention")?);
         Ok(Self { base, local, llama3: None })
     }
 }
 
-fn scaled(scaling: &Object<'_>, arch: Arch) -> Result<Option<Llama3Rope>, KeyError> {
+fn scaled(scaling: &Object<'_>, arch: Arch) -> Result<Option<Llama3Rope>, Fault> {
     // Before `rope_type` the key was `type`.
     let key = if scaling.get("rope_type").is_some() { "rope_type" } else { "type" };
     match scaling.text(key)? {
         None | Some("default") => Ok(None),
         Some("llama3") if arch == Arch::Llama => {
-            let number = |key: &str| -> Result<f64, KeyError> {
-                scaling.positive(key)?.ok_or_else(|| scaling.missing(key))
-            };
             let rope = Llama3Rope {
-                factor: number("factor")?,
-                low_freq_factor: number("low_freq_factor")?,
-                high_freq_factor: number("high_freq_factor")?,
-                original_context: number("original_max_position_embeddings")?,
+                factor: scaling.positive("factor")?,
+                low_freq_factor: scaling.positive("low_freq_factor")?,
+                high_freq_factor: scaling.positive("high_freq_factor")?,
+                original_context: scaling.positive("original_max_position_embeddings")?,
             };
             if rope.high_freq_factor <= rope.low_freq_factor {
                 let why = format!("it is not above low_freq_factor, {}", rope.low_freq_factor);

@@ -1,12 +1,10 @@
 //! The metadata of a written file: a GGUF's unchanged, or derived from a configuration.
 
-use lathe_kernels::Format;
-
 use super::ExportSpec;
-use crate::config::{Arch, Config, END_KEYS};
+use crate::config::{Config, END_KEYS, write_shape};
 use crate::file::{ModelError, ModelFile};
 use crate::gguf::writer::GgufWriter;
-use crate::quantise::file_type;
+use crate::quantise::file_types;
 use crate::tokenizer::{Tokenizer, Vocabulary};
 
 /// The key without which a file has no tokenizer.
@@ -42,11 +40,7 @@ pub(super) fn add(
             shape(writer, file, config);
         }
     }
-    writer.add_u32("general.file_type", file_type(spec.weights));
-    let dense = |format: Format| format.is_dense();
-    if !(dense(spec.weights) && spec.embed.is_none_or(dense)) {
-        writer.add_u32("general.quantization_version", 2);
-    }
+    file_types(writer, spec.weights, spec.embed);
     if let Some(vocabulary) = vocabulary {
         tokenizer(writer, vocabulary);
         ends(writer, file, config, vocabulary)?;
@@ -73,26 +67,9 @@ fn shape(writer: &mut GgufWriter, file: &ModelFile, config: &Config) {
     if let Some(name) = name {
         writer.add_str("general.name", &name.to_string_lossy());
     }
-    // Sizes came from 32 bits.
-    let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let key = |key: &str| format!("{}.{key}", config.arch);
-    writer.add_u32(&key("context_length"), size(config.context_length));
-    writer.add_u32(&key("embedding_length"), size(config.hidden));
-    writer.add_u32(&key("block_count"), size(config.n_layers));
-    writer.add_u32(&key("feed_forward_length"), size(config.ffn));
-    writer.add_u32(&key("attention.head_count"), size(config.n_heads));
-    writer.add_u32(&key("attention.head_count_kv"), size(config.n_kv_heads));
-    writer.add_u32(&key("attention.key_length"), size(config.head_dim));
-    writer.add_u32(&key("attention.value_length"), size(config.head_dim));
-    writer.add_f32(&key("attention.layer_norm_rms_epsilon"), config.rms_eps);
-    writer.add_f32(&key("rope.freq_base"), config.rope_base);
-    if let Some(window) = config.window {
-        writer.add_u32(&key("attention.sliding_window"), size(window));
-        writer.add_f32(&key("rope.freq_base_swa"), config.rope_base_local);
-    }
-    if config.arch == Arch::Llama {
-        writer.add_u32(&key("rope.dimension_count"), size(config.head_dim));
-        writer.add_u32(&key("vocab_size"), size(config.vocab));
+    write_shape(writer, config);
+    if config.window.is_some() {
+        writer.add_f32(&format!("{}.rope.freq_base_swa", config.arch), config.rope_base_local);
     }
 }
 

@@ -5,46 +5,39 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::config::Config;
-use crate::json::{KeyError, Object, shown};
+use crate::config::{Config, Keys};
+use crate::fault::Fault;
+use crate::json::{Object, shown};
 use crate::token_type::{CONTROL, NORMAL, UNUSED, USER_DEFINED};
 use crate::tokenizer::around;
 use crate::vocabulary::{PRE, Pre, Vocabulary};
-
-/// Reason why a `tokenizer.json` cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}; give token ids (--prompt-tokens), or --no-tokenizer to quantise")]
-pub struct VocabularyError(#[from] KeyError);
 
 /// Converts a `tokenizer.json` to GGUF's vocabulary, a token for each row of the embedding.
 ///
 /// # Errors
 /// It is of another kind, or contradicts itself or the model; the message names the key.
-pub(crate) fn from_tokenizer_json(
-    json: &Value,
-    config: &Config,
-) -> Result<Vocabulary, VocabularyError> {
+pub(crate) fn from_tokenizer_json(json: &Value, config: &Config) -> Result<Vocabulary, Fault> {
     let root = Object::root(json)?;
     let model = root.object("model")?.ok_or_else(|| root.missing("model"))?;
     if model.text("type")? != Some("BPE") {
-        return Err(model.refused("type", "only byte-level BPE is understood").into());
+        return Err(model.refused("type", "only byte-level BPE is understood"));
     }
     if model.bool("byte_fallback")? == Some(true) {
         let why = "bytes of their own are SentencePiece's, whose scores are not in this file";
-        return Err(model.refused("byte_fallback", why).into());
+        return Err(model.refused("byte_fallback", why));
     }
     for key in ["continuing_subword_prefix", "end_of_word_suffix"] {
         if model.text(key)?.is_some_and(|text| !text.is_empty()) {
-            return Err(model.refused(key, "byte-level BPE has none").into());
+            return Err(model.refused(key, "byte-level BPE has none"));
         }
     }
     if model.f64("dropout")?.is_some_and(|p| p != 0.0) {
-        return Err(model.refused("dropout", "merges are not left to chance here").into());
+        return Err(model.refused("dropout", "merges are not left to chance here"));
     }
     let split = pre_tokenizer(&root)?;
     if model.bool("ignore_merges")?.unwrap_or(false) != split.whole_words {
         let why = format!("{} has {}", split.names[0], split.whole_words);
-        return Err(model.refused("ignore_merges", why).into());
+        return Err(model.refused("ignore_merges", why));
     }
     normalizer(&root)?;
     let (tokens, token_types) = tokens(&root, &model, config.vocab)?;
@@ -65,7 +58,7 @@ pub(crate) fn from_tokenizer_json(
     })
 }
 
-fn normalizer(root: &Object<'_>) -> Result<(), KeyError> {
+fn normalizer(root: &Object<'_>) -> Result<(), Fault> {
     let Some(normalizer) = root.object("normalizer")? else { return Ok(()) };
     match normalizer.text("type")? {
         Some("NFC") => Ok(()),
@@ -73,7 +66,7 @@ fn normalizer(root: &Object<'_>) -> Result<(), KeyError> {
     }
 }
 
-fn pre_tokenizer(root: &Object<'_>) -> Result<&'static Pre, KeyError> {
+fn pre_tokenizer(root: &Object<'_>) -> Result<&'static Pre, Fault> {
     let key = "pre_tokenizer";
     let pre = root.object(key)?.ok_or_else(|| root.missing(key))?;
     let parts = pre.array("pretokenizers")?.map_or(&[][..], Vec::as_slice);
@@ -97,7 +90,7 @@ fn tokens(
     root: &Object<'_>,
     model: &Object<'_>,
     vocab: usize,
-) -> Result<(Vec<String>, Vec<i32>), KeyError> {
+) -> Result<(Vec<String>, Vec<i32>), Fault> {
     let mut tokens: Vec<Option<String>> = vec![None; vocab];
     let mut types = vec![NORMAL; vocab];
     let key = "vocab";
@@ -149,7 +142,7 @@ fn beyond(vocab: usize) -> String {
 }
 
 /// A merge is two spellings, with a space between in older files.
-fn merges(model: &Object<'_>) -> Result<Vec<String>, KeyError> {
+fn merges(model: &Object<'_>) -> Result<Vec<String>, Fault> {
     let key = "merges";
     let list = model.array(key)?.ok_or_else(|| model.missing(key))?;
     let merge = |entry: &Value| match entry {
@@ -166,7 +159,7 @@ fn merges(model: &Object<'_>) -> Result<Vec<String>, KeyError> {
 
 /// Returns true if the post-processor puts the BOS before a text. Anything else that it adds is
 /// refused.
-fn begins_with_bos(root: &Object<'_>, config: &Config) -> Result<bool, KeyError> {
+fn begins_with_bos(root: &Object<'_>, config: &Config) -> Result<bool, Fault> {
     let key = "post_processor";
     let only = "only the BOS before a text is understood";
     let Some(post) = root.get(key) else { return Ok(false) };

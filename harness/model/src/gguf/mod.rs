@@ -14,7 +14,6 @@
 //!   data inside the file and shared with no other tensor. Order and gaps are free. Dimensions
 //!   may be zero.
 
-mod error;
 mod parse;
 mod types;
 mod value;
@@ -23,7 +22,8 @@ pub mod writer;
 use std::collections::HashMap;
 use std::ops::Range;
 
-pub use error::{GgufError, GgufErrorKind, Site};
+use crate::fault::Fault;
+
 pub use types::GgmlType;
 pub use value::{ArrayView, Value, ValueType};
 
@@ -111,11 +111,6 @@ impl Metadata {
         self.entries.iter().map(|(key, entry)| (key.as_str(), &entry.value))
     }
 
-    /// Number of keys.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// Returns true if there is no metadata.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -127,7 +122,7 @@ impl Gguf {
     ///
     /// # Errors
     /// The first fault, with its byte offset and the header field, key or tensor concerned.
-    pub fn parse(bytes: &[u8]) -> Result<Self, GgufError> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         parse::parse(bytes)
     }
 
@@ -140,12 +135,12 @@ impl Gguf {
     ///
     /// # Errors
     /// The value is no integer or does not fit.
-    pub fn get_u32(&self, key: &str) -> Result<Option<u32>, GgufError> {
+    pub fn get_u32(&self, key: &str) -> Result<Option<u32>, Fault> {
         let value = self.get_with(key, "an integer", Value::as_integer)?;
         let Some(value) = value else { return Ok(None) };
         u32::try_from(value).map(Some).map_err(|_| {
-            let kind = GgufErrorKind::OutOfRange { value: value.to_string(), expected: "u32" };
-            at_key(key, (self.metadata_offset(key).unwrap_or_default(), kind))
+            let why = format!("the value {value} does not fit u32");
+            Fault::at(self.metadata_offset(key).unwrap_or_default(), at_key(key), why)
         })
     }
 
@@ -153,7 +148,7 @@ impl Gguf {
     ///
     /// # Errors
     /// The value is no float.
-    pub fn get_f32(&self, key: &str) -> Result<Option<f32>, GgufError> {
+    pub fn get_f32(&self, key: &str) -> Result<Option<f32>, Fault> {
         self.get_with(key, "a float", Value::as_float)
     }
 
@@ -161,7 +156,7 @@ impl Gguf {
     ///
     /// # Errors
     /// The value is no bool.
-    pub fn get_bool(&self, key: &str) -> Result<Option<bool>, GgufError> {
+    pub fn get_bool(&self, key: &str) -> Result<Option<bool>, Fault> {
         self.get_with(key, "a bool", |value| match *value {
             Value::Bool(v) => Some(v),
             _ => None,
@@ -172,7 +167,7 @@ impl Gguf {
     ///
     /// # Errors
     /// The value is no string.
-    pub fn get_str(&self, key: &str) -> Result<Option<&str>, GgufError> {
+    pub fn get_str(&self, key: &str) -> Result<Option<&str>, Fault> {
         self.get_with(key, "a string", |value| match value {
             Value::String(v) => Some(v.as_str()),
             _ => None,
@@ -183,7 +178,7 @@ impl Gguf {
     ///
     /// # Errors
     /// The value is no array.
-    pub fn get_array(&self, key: &str) -> Result<Option<&ArrayView>, GgufError> {
+    pub fn get_array(&self, key: &str) -> Result<Option<&ArrayView>, Fault> {
         self.array_of(key, "an array", |_| true)
     }
 
@@ -195,15 +190,15 @@ impl Gguf {
         &self,
         key: &str,
         bytes: &'a [u8],
-    ) -> Result<Option<Vec<&'a str>>, GgufError> {
+    ) -> Result<Option<Vec<&'a str>>, Fault> {
         let expected = "an array of strings";
         let Some(array) = self.array_of(key, expected, |ty| ty == ValueType::String)? else {
             return Ok(None);
         };
-        let mut cursor = parse::Cursor::new(bytes, array.range.clone());
+        let mut cursor = parse::Cursor::new(bytes, array.range.clone(), at_key(key));
         let mut out = Vec::with_capacity(array.len);
         for _ in 0..array.len {
-            out.push(cursor.string().map_err(|fault| at_key(key, fault))?);
+            out.push(cursor.string()?);
         }
         Ok(Some(out))
     }
@@ -212,7 +207,7 @@ impl Gguf {
     ///
     /// # Errors
     /// The value is no array of floats, or the bytes are not those that were parsed.
-    pub fn f32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<f32>>, GgufError> {
+    pub fn f32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<f32>>, Fault> {
         let float = |ty| matches!(ty, ValueType::F32 | ValueType::F64);
         self.scalars(key, bytes, "an array of floats", float, Value::as_float)
     }
@@ -222,19 +217,9 @@ impl Gguf {
     /// # Errors
     /// The value is no array of integers, one does not fit, or the bytes are not those that were
     /// parsed.
-    pub fn i32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<i32>>, GgufError> {
+    pub fn i32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<i32>>, Fault> {
         self.scalars(key, bytes, "an array of i32", is_integer, |value| {
             i32::try_from(value.as_integer()?).ok()
-        })
-    }
-
-    /// The integers of an array of any integer type, as u32.
-    ///
-    /// # Errors
-    /// As for [`Gguf::i32_array`].
-    pub fn u32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<u32>>, GgufError> {
-        self.scalars(key, bytes, "an array of u32", is_integer, |value| {
-            u32::try_from(value.as_integer()?).ok()
         })
     }
 
@@ -248,11 +233,12 @@ impl Gguf {
         key: &str,
         expected: &'static str,
         read: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Result<Option<T>, GgufError> {
+    ) -> Result<Option<T>, Fault> {
         let Some(entry) = self.metadata.entry(key) else { return Ok(None) };
         read(&entry.value).map(Some).ok_or_else(|| {
             let found = entry.value.describe_type();
-            at_key(key, (entry.offset, GgufErrorKind::WrongType { found, expected }))
+            let why = format!("the value is {found}, expected {expected}");
+            Fault::at(entry.offset, at_key(key), why)
         })
     }
 
@@ -261,7 +247,7 @@ impl Gguf {
         key: &str,
         expected: &'static str,
         fits: impl Fn(ValueType) -> bool,
-    ) -> Result<Option<&ArrayView>, GgufError> {
+    ) -> Result<Option<&ArrayView>, Fault> {
         self.get_with(key, expected, |value| match value {
             Value::Array(array) if fits(array.ty) => Some(array),
             _ => None,
@@ -275,17 +261,17 @@ impl Gguf {
         expected: &'static str,
         fits: impl Fn(ValueType) -> bool,
         convert: impl Fn(&Value) -> Option<T>,
-    ) -> Result<Option<Vec<T>>, GgufError> {
+    ) -> Result<Option<Vec<T>>, Fault> {
         let Some(array) = self.array_of(key, expected, fits)? else { return Ok(None) };
-        let mut cursor = parse::Cursor::new(bytes, array.range.clone());
+        let mut cursor = parse::Cursor::new(bytes, array.range.clone(), at_key(key));
         let mut out = Vec::with_capacity(array.len);
         for _ in 0..array.len {
-            let read = cursor.scalar(array.ty).map_err(|fault| at_key(key, fault))?;
+            let read = cursor.scalar(array.ty)?;
             // `fits` admits scalars only, so there is always a value.
             let Some(value) = read else { continue };
             out.push(convert(&value).ok_or_else(|| {
-                let kind = GgufErrorKind::OutOfRange { value: value.to_string(), expected };
-                at_key(key, (array.range.start, kind))
+                let why = format!("the value {value} does not fit {expected}");
+                Fault::at(array.range.start, at_key(key), why)
             })?);
         }
         Ok(Some(out))
@@ -296,6 +282,7 @@ fn is_integer(ty: ValueType) -> bool {
     ty.fixed_size().is_some() && !matches!(ty, ValueType::F32 | ValueType::F64 | ValueType::Bool)
 }
 
-fn at_key(key: &str, (offset, kind): (usize, GgufErrorKind)) -> GgufError {
-    GgufError { offset, site: Site::Metadata(key.to_owned()), kind }
+/// The place of a metadata entry in messages.
+fn at_key(key: &str) -> String {
+    format!("metadata `{key}`")
 }

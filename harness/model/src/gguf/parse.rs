@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::error::{GgufError, GgufErrorKind, Site};
-use super::{ArrayView, Entry, GgmlType, Gguf, TensorInfo, Value, ValueType};
+use super::{ArrayView, Entry, GgmlType, Gguf, TensorInfo, Value, ValueType, at_key};
+use crate::fault::Fault;
 
 /// The longest key and tensor name of the specification, in bytes.
 const MAX_KEY: u64 = 65535;
@@ -18,29 +18,23 @@ const MIN_TENSOR: u64 = 8 + 1 + 4 + 4 + 8;
 const ALIGNMENTS: std::ops::RangeInclusive<u32> = 8..=65536;
 const DEFAULT_ALIGNMENT: u32 = 32;
 
-/// A fault without its site, which the caller knows.
-type Fault = (usize, GgufErrorKind);
-
-trait At<T> {
-    fn at(self, site: impl FnOnce() -> Site) -> Result<T, GgufError>;
-}
-
-impl<T> At<T> for Result<T, Fault> {
-    fn at(self, site: impl FnOnce() -> Site) -> Result<T, GgufError> {
-        self.map_err(|(offset, kind)| GgufError { offset, site: site(), kind })
-    }
-}
-
 /// A position in the file.
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// The part of the file that is read, for messages.
+    site: String,
 }
 
 impl<'a> Cursor<'a> {
     /// Reads `range` of `bytes`; a range beyond the bytes is cut, and reading then fails.
-    pub(super) fn new(bytes: &'a [u8], range: Range<usize>) -> Self {
-        Self { bytes: &bytes[..range.end.min(bytes.len())], at: range.start.min(bytes.len()) }
+    pub(super) fn new(bytes: &'a [u8], range: Range<usize>, site: String) -> Self {
+        let (at, end) = (range.start.min(bytes.len()), range.end.min(bytes.len()));
+        Self { bytes: &bytes[..end], at, site }
+    }
+
+    fn fault<T>(&self, at: usize, why: impl Into<String>) -> Result<T, Fault> {
+        Err(Fault::at(at, self.site.clone(), why))
     }
 
     fn left(&self) -> u64 {
@@ -48,11 +42,12 @@ impl<'a> Cursor<'a> {
     }
 
     fn take(&mut self, len: u64) -> Result<&'a [u8], Fault> {
-        let slice = usize::try_from(len)
-            .ok()
-            .and_then(|len| self.at.checked_add(len))
-            .and_then(|end| self.bytes.get(self.at..end))
-            .ok_or((self.at, GgufErrorKind::Truncated { needed: len, left: self.left() }))?;
+        let end = usize::try_from(len).ok().and_then(|len| self.at.checked_add(len));
+        let Some(slice) = end.and_then(|end| self.bytes.get(self.at..end)) else {
+            let left = self.left();
+            let why = format!("the file ends too early: {len} more bytes needed, {left} left");
+            return self.fault(self.at, why);
+        };
         self.at += slice.len();
         Ok(slice)
     }
@@ -76,11 +71,14 @@ impl<'a> Cursor<'a> {
         let len = self.u64()?;
         let left = self.left();
         if len > left {
-            return Err((start, GgufErrorKind::StringLength { len, left }));
+            let why = format!("a string of {len} bytes is beyond the file: {left} bytes left");
+            return self.fault(start, why);
         }
         let text_at = self.at;
-        std::str::from_utf8(self.take(len)?)
-            .map_err(|e| (text_at, GgufErrorKind::NotUtf8 { valid: e.valid_up_to() }))
+        std::str::from_utf8(self.take(len)?).or_else(|e| {
+            let valid = e.valid_up_to();
+            self.fault(text_at, format!("the string is not UTF-8 (valid for {valid} bytes)"))
+        })
     }
 
     /// A key or tensor name: a string that is neither empty nor longer than `most`.
@@ -88,8 +86,12 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let name = self.string()?;
         match name.len() as u64 {
-            0 => Err((start, GgufErrorKind::EmptyName)),
-            len if len > most => Err((start, GgufErrorKind::NameLength { len, most })),
+            0 => self.fault(start, "the name is empty"),
+            len if len > most => {
+                let why =
+                    format!("the name has {len} bytes, more than the {most} that GGUF allows");
+                self.fault(start, why)
+            }
             _ => Ok(name),
         }
     }
@@ -99,14 +101,15 @@ impl<'a> Cursor<'a> {
         match self.array::<1>()? {
             [0] => Ok(false),
             [1] => Ok(true),
-            [found] => Err((start, GgufErrorKind::BadBool { found })),
+            [found] => self.fault(start, format!("a bool is 0 or 1, not {found}")),
         }
     }
 
     fn value_type(&mut self) -> Result<ValueType, Fault> {
         let start = self.at;
         let code = self.u32()?;
-        ValueType::from_code(code).ok_or((start, GgufErrorKind::UnknownValueType { code }))
+        let ty = ValueType::from_code(code);
+        ty.map_or_else(|| self.fault(start, format!("unknown value type {code}")), Ok)
     }
 
     /// A scalar or string; none for an array.
@@ -132,18 +135,17 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let ty = self.value_type()?;
         if ty == ValueType::Array {
-            return Err((start, GgufErrorKind::NestedArray));
+            return self.fault(start, "arrays of arrays are not supported");
         }
         let len_at = self.at;
         let len = self.u64()?;
         let left = self.left();
-        let too_long = || (len_at, GgufErrorKind::ArrayLength { len, ty, left });
         // A string takes at least its own length.
-        let min = len.checked_mul(ty.fixed_size().unwrap_or(8)).ok_or_else(too_long)?;
-        if min > left {
-            return Err(too_long());
-        }
-        let count = usize::try_from(len).map_err(|_| too_long())?;
+        let min = len.checked_mul(ty.fixed_size().unwrap_or(8)).filter(|&min| min <= left);
+        let (Some(min), Ok(count)) = (min, usize::try_from(len)) else {
+            let why = format!("an array of {len} {ty} is beyond the file: {left} bytes left");
+            return self.fault(len_at, why);
+        };
         let first = self.at;
         match ty {
             ValueType::String => {
@@ -170,6 +172,12 @@ impl<'a> Cursor<'a> {
             None => self.array_view().map(Value::Array),
         }
     }
+
+    /// Begins another part of the file.
+    fn enter(&mut self, site: String) -> usize {
+        self.site = site;
+        self.at
+    }
 }
 
 /// A tensor as the index lists it, before its place in the file is known.
@@ -184,8 +192,8 @@ struct Listed {
     offset_at: usize,
 }
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, GgufError> {
-    let mut cursor = Cursor::new(bytes, 0..bytes.len());
+pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, Fault> {
+    let mut cursor = Cursor::new(bytes, 0..bytes.len(), String::new());
     let version = header_version(&mut cursor)?;
     let n_tensors = header_count(&mut cursor, "tensor_count", MIN_TENSOR)?;
     let n_entries = header_count(&mut cursor, "metadata_kv_count", MIN_ENTRY)?;
@@ -199,27 +207,26 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, GgufError> {
         tensor_index: HashMap::new(),
     };
     for index in 0..n_entries {
-        let key_at = cursor.at;
-        let key = cursor.name(MAX_KEY).at(|| Site::Key(index))?;
+        let key_at = cursor.enter(format!("key of metadata entry {index}"));
+        let key = cursor.name(MAX_KEY)?;
+        cursor.enter(at_key(key));
         if let Some(first) = gguf.metadata.entry(key) {
-            let kind = GgufErrorKind::Duplicate { first: first.offset };
-            return Err(kind).map_err(|k| (key_at, k)).at(|| Site::Metadata(key.to_owned()));
+            return cursor.fault(key_at, used_before(first.offset));
         }
-        let value = cursor.value().at(|| Site::Metadata(key.to_owned()))?;
+        let value = cursor.value()?;
         gguf.metadata.insert(key, Entry { value, offset: key_at });
     }
     gguf.alignment = alignment(&gguf)?;
 
     let mut listed: Vec<Listed> = Vec::new();
     for index in 0..n_tensors {
-        let name_at = cursor.at;
-        let name = cursor.name(MAX_TENSOR_NAME).at(|| Site::TensorName(index))?;
-        let site = || Site::Tensor(name.to_owned());
+        let name_at = cursor.enter(format!("name of tensor {index}"));
+        let name = cursor.name(MAX_TENSOR_NAME)?;
+        cursor.enter(format!("tensor `{name}`"));
         if let Some(&other) = gguf.tensor_index.get(name) {
-            let first = listed[other].name_at;
-            return Err((name_at, GgufErrorKind::Duplicate { first })).at(site);
+            return cursor.fault(name_at, used_before(listed[other].name_at));
         }
-        let tensor = list_tensor(&mut cursor, name, name_at).at(site)?;
+        let tensor = list_tensor(&mut cursor, name, name_at)?;
         gguf.tensor_index.insert(name.to_owned(), listed.len());
         listed.push(tensor);
     }
@@ -230,8 +237,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, GgufError> {
     gguf.tensors = Vec::with_capacity(listed.len());
     for tensor in listed {
         let range = place(&tensor, gguf.alignment, data_start, bytes.len())
-            .map_err(|kind| (tensor.offset_at, kind))
-            .at(|| Site::Tensor(tensor.name.clone()))?;
+            .map_err(|why| Fault::at(tensor.offset_at, format!("tensor `{}`", tensor.name), why))?;
         let Listed { name, ty, dims, .. } = tensor;
         gguf.tensors.push(TensorInfo { name, ty, dims, range, file: 0 });
     }
@@ -239,73 +245,86 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, GgufError> {
     Ok(gguf)
 }
 
-fn header_version(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
-    let site = || Site::Header("magic");
-    let found = cursor.array::<4>().at(site)?;
+fn used_before(first: usize) -> String {
+    format!("the name was used before, at byte {first}")
+}
+
+fn header_version(cursor: &mut Cursor<'_>) -> Result<u32, Fault> {
+    cursor.enter("header field `magic`".to_owned());
+    let found = cursor.array::<4>()?;
     if &found != b"GGUF" {
-        return Err((0, GgufErrorKind::BadMagic { found })).at(site);
+        let begins = found.escape_ascii();
+        let why = format!("not a GGUF file: it begins with \"{begins}\", not \"GGUF\"");
+        return cursor.fault(0, why);
     }
-    let site = || Site::Header("version");
-    let start = cursor.at;
-    let found = cursor.u32().at(site)?;
+    let start = cursor.enter("header field `version`".to_owned());
+    let found = cursor.u32()?;
     match found {
         2 | 3 => Ok(found),
         // A small number read from the wrong end.
         _ if found != 0 && found.trailing_zeros() >= 16 => {
-            Err((start, GgufErrorKind::BigEndian { found })).at(site)
+            let why = format!("big-endian GGUF is not supported (the version reads {found:#010x})");
+            cursor.fault(start, why)
         }
-        _ => Err((start, GgufErrorKind::Version { found })).at(site),
+        _ => {
+            cursor.fault(start, format!("GGUF version {found} is not supported, only 2 and 3 are"))
+        }
     }
 }
 
 /// A count of things that take at least `min` bytes each.
-fn header_count(cursor: &mut Cursor<'_>, field: &'static str, min: u64) -> Result<u64, GgufError> {
-    let site = || Site::Header(field);
-    let start = cursor.at;
-    let count = cursor.u64().at(site)?;
+fn header_count(cursor: &mut Cursor<'_>, field: &'static str, min: u64) -> Result<u64, Fault> {
+    let start = cursor.enter(format!("header field `{field}`"));
+    let count = cursor.u64()?;
     let most = cursor.left() / min;
     if count > most {
-        return Err((start, GgufErrorKind::Count { count, most })).at(site);
+        let why =
+            format!("{count} entries are beyond the file: the bytes left hold at most {most}");
+        return cursor.fault(start, why);
     }
     Ok(count)
 }
 
-fn alignment(gguf: &Gguf) -> Result<u32, GgufError> {
+fn alignment(gguf: &Gguf) -> Result<u32, Fault> {
     const KEY: &str = "general.alignment";
     let Some(entry) = gguf.metadata.entry(KEY) else { return Ok(DEFAULT_ALIGNMENT) };
-    let kind = match entry.value {
-        Value::U32(found) if found.is_power_of_two() && ALIGNMENTS.contains(&found) => {
-            return Ok(found);
+    let why = match &entry.value {
+        Value::U32(found) if found.is_power_of_two() && ALIGNMENTS.contains(found) => {
+            return Ok(*found);
         }
-        Value::U32(found) => GgufErrorKind::Alignment { found },
-        ref other => GgufErrorKind::WrongType { found: other.describe_type(), expected: "u32" },
+        Value::U32(found) => {
+            format!("the alignment {found} is not a power of two from 8 to 65536")
+        }
+        other => format!("the value is {}, expected u32", other.describe_type()),
     };
-    Err((entry.offset, kind)).at(|| Site::Metadata(KEY.to_owned()))
+    Err(Fault::at(entry.offset, at_key(KEY), why))
 }
 
 fn list_tensor(cursor: &mut Cursor<'_>, name: &str, name_at: usize) -> Result<Listed, Fault> {
     let start = cursor.at;
     let found = cursor.u32()?;
     if found > 4 {
-        return Err((start, GgufErrorKind::Dimensions { found }));
+        return cursor.fault(start, format!("{found} dimensions, at most 4 are possible"));
     }
     let dims_at = cursor.at;
     let dims = (0..found).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>()?;
     let type_at = cursor.at;
     let code = cursor.u32()?;
-    let ty = GgmlType::from_code(code).ok_or_else(|| {
-        let kind = match GgmlType::removed(code) {
-            Some(name) => GgufErrorKind::RemovedTensorType { code, name },
-            None => GgufErrorKind::UnknownTensorType { code },
+    let Some(ty) = GgmlType::from_code(code) else {
+        let why = match GgmlType::removed(code) {
+            Some(name) => format!("tensor type {code} ({name}) was removed from the format"),
+            None => format!("unknown tensor type {code}"),
         };
-        (type_at, kind)
-    })?;
+        return cursor.fault(type_at, why);
+    };
     let row_len = dims.first().copied().unwrap_or(1);
     if !row_len.is_multiple_of(ty.block_len()) {
-        return Err((dims_at, GgufErrorKind::PartialBlock { row_len, ty }));
+        let block = ty.block_len();
+        let why = format!("rows of {row_len} values do not divide into {ty} blocks of {block}");
+        return cursor.fault(dims_at, why);
     }
     let Some(bytes) = tensor_bytes(&dims, ty) else {
-        return Err((dims_at, GgufErrorKind::SizeOverflow { dims }));
+        return cursor.fault(dims_at, format!("the size of {dims:?} overflows"));
     };
     let offset_at = cursor.at;
     let offset = cursor.u64()?;
@@ -329,29 +348,31 @@ fn place(
     alignment: u32,
     data_start: u64,
     file: usize,
-) -> Result<Range<usize>, GgufErrorKind> {
+) -> Result<Range<usize>, String> {
     let Listed { offset, bytes, .. } = *tensor;
     if !offset.is_multiple_of(u64::from(alignment)) {
-        return Err(GgufErrorKind::Misaligned { offset, alignment });
+        return Err(format!(
+            "its data offset {offset} is not a multiple of the alignment {alignment}"
+        ));
     }
-    let past = GgufErrorKind::PastEnd { offset, bytes, file, data_start };
-    let Some(start) = data_start.checked_add(offset) else { return Err(past) };
-    let Some(end) = start.checked_add(bytes) else { return Err(past) };
-    match (usize::try_from(start), usize::try_from(end)) {
-        (Ok(start), Ok(end)) if end <= file => Ok(start..end),
-        _ => Err(past),
-    }
+    let start = data_start.checked_add(offset).and_then(|start| usize::try_from(start).ok());
+    let range = start.and_then(|start| Some(start..start.checked_add(bytes.try_into().ok()?)?));
+    range.filter(|range| range.end <= file).ok_or_else(|| {
+        format!(
+            "its data ({bytes} bytes at offset {offset} of the data) reach past the end: the file \
+             has {file} bytes, the data begin at {data_start}"
+        )
+    })
 }
 
-fn no_overlap(tensors: &[TensorInfo]) -> Result<(), GgufError> {
+fn no_overlap(tensors: &[TensorInfo]) -> Result<(), Fault> {
     let mut order: Vec<&TensorInfo> = tensors.iter().filter(|t| !t.range.is_empty()).collect();
     order.sort_unstable_by_key(|t| t.range.start);
     for pair in order.windows(2) {
         let [before, after] = pair else { continue };
         if before.range.end > after.range.start {
-            let kind = GgufErrorKind::Overlap { other: before.name.clone() };
-            let site = || Site::Tensor(after.name.clone());
-            return Err((after.range.start, kind)).at(site);
+            let why = format!("its data overlap those of tensor `{}`", before.name);
+            return Err(Fault::at(after.range.start, format!("tensor `{}`", after.name), why));
         }
     }
     Ok(())

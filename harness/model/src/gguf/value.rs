@@ -3,43 +3,74 @@
 use std::fmt;
 use std::ops::Range;
 
-/// The type of a metadata value or of an array's elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum ValueType {
-    U8,
-    I8,
-    U16,
-    I16,
-    U32,
-    I32,
-    F32,
-    Bool,
-    String,
-    Array,
-    U64,
-    I64,
-    F64,
+/// One line a type, in the order of the format's numbers: the type and the value, its name, bytes.
+macro_rules! values {
+    ($($variant:ident($inner:ty), $name:literal, $bytes:expr;)*) => {
+        /// The type of a metadata value or of an array's elements.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "the names say it")]
+        pub enum ValueType {
+            $($variant,)*
+        }
+
+        /// A metadata value.
+        #[derive(Debug, Clone, PartialEq)]
+        #[allow(missing_docs, reason = "the names say it")]
+        pub enum Value {
+            $($variant($inner),)*
+        }
+
+        impl ValueType {
+            const TABLE: &[(Self, &str, Option<u64>)] = &[$((Self::$variant, $name, $bytes),)*];
+        }
+
+        impl Value {
+            /// The type of this value.
+            pub fn value_type(&self) -> ValueType {
+                match self {
+                    $(Self::$variant(_) => ValueType::$variant,)*
+                }
+            }
+        }
+    };
+}
+
+values! {
+    U8(u8), "u8", Some(1);
+    I8(i8), "i8", Some(1);
+    U16(u16), "u16", Some(2);
+    I16(i16), "i16", Some(2);
+    U32(u32), "u32", Some(4);
+    I32(i32), "i32", Some(4);
+    F32(f32), "f32", Some(4);
+    Bool(bool), "bool", Some(1);
+    String(String), "string", None;
+    Array(ArrayView), "array", None;
+    U64(u64), "u64", Some(8);
+    I64(i64), "i64", Some(8);
+    F64(f64), "f64", Some(8);
+}
+
+/// Matches a value: one expression for all numbers, arms for the others.
+macro_rules! numbers {
+    ($value:expr, $v:ident => $number:expr, $($others:tt)*) => {
+        match $value {
+            Value::U8($v) => $number,
+            Value::I8($v) => $number,
+            Value::U16($v) => $number,
+            Value::I16($v) => $number,
+            Value::U32($v) => $number,
+            Value::I32($v) => $number,
+            Value::F32($v) => $number,
+            Value::U64($v) => $number,
+            Value::I64($v) => $number,
+            Value::F64($v) => $number,
+            $($others)*
+        }
+    };
 }
 
 impl ValueType {
-    /// In the order of the format's numbers, from 0: the type, its name, bytes of a value.
-    const TABLE: [(Self, &str, Option<u64>); 13] = [
-        (Self::U8, "u8", Some(1)),
-        (Self::I8, "i8", Some(1)),
-        (Self::U16, "u16", Some(2)),
-        (Self::I16, "i16", Some(2)),
-        (Self::U32, "u32", Some(4)),
-        (Self::I32, "i32", Some(4)),
-        (Self::F32, "f32", Some(4)),
-        (Self::Bool, "bool", Some(1)),
-        (Self::String, "string", None),
-        (Self::Array, "array", None),
-        (Self::U64, "u64", Some(8)),
-        (Self::I64, "i64", Some(8)),
-        (Self::F64, "f64", Some(8)),
-    ];
-
     /// The type with this number in the file.
     pub fn from_code(code: u32) -> Option<Self> {
         Self::TABLE.get(usize::try_from(code).ok()?).map(|row| row.0)
@@ -67,25 +98,6 @@ impl fmt::Display for ValueType {
     }
 }
 
-/// A metadata value.
-#[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum Value {
-    U8(u8),
-    I8(i8),
-    U16(u16),
-    I16(i16),
-    U32(u32),
-    I32(i32),
-    F32(f32),
-    Bool(bool),
-    String(String),
-    Array(ArrayView),
-    U64(u64),
-    I64(i64),
-    F64(f64),
-}
-
 /// Place of an array in the file. Its elements were checked when the file was parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArrayView {
@@ -98,25 +110,6 @@ pub struct ArrayView {
 }
 
 impl Value {
-    /// The type of this value.
-    pub fn value_type(&self) -> ValueType {
-        match self {
-            Self::U8(_) => ValueType::U8,
-            Self::I8(_) => ValueType::I8,
-            Self::U16(_) => ValueType::U16,
-            Self::I16(_) => ValueType::I16,
-            Self::U32(_) => ValueType::U32,
-            Self::I32(_) => ValueType::I32,
-            Self::F32(_) => ValueType::F32,
-            Self::Bool(_) => ValueType::Bool,
-            Self::String(_) => ValueType::String,
-            Self::Array(_) => ValueType::Array,
-            Self::U64(_) => ValueType::U64,
-            Self::I64(_) => ValueType::I64,
-            Self::F64(_) => ValueType::F64,
-        }
-    }
-
     /// The value of any integer type.
     pub fn as_integer(&self) -> Option<i128> {
         Some(match *self {
@@ -137,17 +130,7 @@ impl Value {
     /// # Panics
     /// If the value is an array of another, longer file.
     pub fn encoded(&self, file: &[u8]) -> Vec<u8> {
-        match self {
-            Self::U8(v) => v.to_le_bytes().to_vec(),
-            Self::I8(v) => v.to_le_bytes().to_vec(),
-            Self::U16(v) => v.to_le_bytes().to_vec(),
-            Self::I16(v) => v.to_le_bytes().to_vec(),
-            Self::U32(v) => v.to_le_bytes().to_vec(),
-            Self::I32(v) => v.to_le_bytes().to_vec(),
-            Self::F32(v) => v.to_le_bytes().to_vec(),
-            Self::U64(v) => v.to_le_bytes().to_vec(),
-            Self::I64(v) => v.to_le_bytes().to_vec(),
-            Self::F64(v) => v.to_le_bytes().to_vec(),
+        numbers! { self, v => v.to_le_bytes().to_vec(),
             Self::Bool(v) => vec![u8::from(*v)],
             Self::String(v) => [&(v.len() as u64).to_le_bytes(), v.as_bytes()].concat(),
             Self::Array(array) => {
@@ -178,20 +161,10 @@ impl Value {
 impl fmt::Display for Value {
     /// The value in full, except that an array shows only its length and type.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::U8(v) => v.fmt(f),
-            Self::I8(v) => v.fmt(f),
-            Self::U16(v) => v.fmt(f),
-            Self::I16(v) => v.fmt(f),
-            Self::U32(v) => v.fmt(f),
-            Self::I32(v) => v.fmt(f),
-            Self::F32(v) => v.fmt(f),
+        numbers! { self, v => v.fmt(f),
             Self::Bool(v) => v.fmt(f),
             Self::String(v) => v.fmt(f),
             Self::Array(v) => write!(f, "[{} × {}]", v.len, v.ty),
-            Self::U64(v) => v.fmt(f),
-            Self::I64(v) => v.fmt(f),
-            Self::F64(v) => v.fmt(f),
         }
     }
 }

@@ -12,6 +12,8 @@ use blocks::{Block32, SuperBlock, SuperBlock6};
 use half::{bf16, f16};
 use lathe_kernels::Format;
 
+use crate::gguf::writer::GgufWriter;
+
 /// Encodes rows of `k` values each. The last block of a row is filled up with zeros.
 ///
 /// # Panics
@@ -92,8 +94,16 @@ pub fn fitting(asked: Format, row_len: u64) -> Format {
     [asked, smaller].into_iter().find(fits).unwrap_or(Format::F16)
 }
 
+/// Adds the keys of the weights' type and, where one is quantised, of the version of the formats.
+pub(super) fn file_types(writer: &mut GgufWriter, weights: Format, embed: Option<Format>) {
+    writer.add_u32("general.file_type", file_type(weights));
+    if !(weights.is_dense() && embed.is_none_or(Format::is_dense)) {
+        writer.add_u32("general.quantization_version", 2);
+    }
+}
+
 /// `general.file_type`: llama.cpp's llama_ftype, for superblocks the mixture of a single type.
-pub(super) fn file_type(format: Format) -> u32 {
+fn file_type(format: Format) -> u32 {
     match format {
         Format::F32 => 0,
         Format::F16 => 1,
