@@ -426,34 +426,6 @@ fn a_hint_for_dense_layers_leaves_a_quantised_head_alone() {
     }
 }
 
-/// A software adapter takes one workgroup after the other: the second would come when the first
-/// has ended, which waits for it.
-#[test]
-fn workgroups_that_wait_in_vain_end_in_an_error() {
-    let Some(gpu) = common::own_gpu() else { return };
-    let grid = |groups, invocations| Grid { groups, invocations, prefetch: 0, layers: u32::MAX };
-    assert_eq!(gpu.waits(grid(1, 32), 5).unwrap(), None);
-    if !gpu.adapter.software {
-        return;
-    }
-    assert!(gpu.run_grid().unwrap().unwrap_err().contains("software"));
-    let fault = gpu.waits(grid(64, 32), 5).unwrap().expect("they cannot all run at once");
-    assert!(fault.contains("64 workgroups of 32"), "{fault}");
-
-    let golden = Golden::load("llama-tiny-q4km");
-    let runs = Runs::Of(grid(64, 64));
-    let way = DecodeOptions { runs, ..options(KvFormat::F32, 64, 32) };
-    let graph = golden.model.graph_for(&gpu.caps, &way).unwrap();
-    assert!(!graph.recording.runs.is_empty());
-    let mut executor = on_gpu(&gpu, &graph);
-    for _ in 0..2 {
-        let run = run(&graph, &mut executor, &golden.free(4));
-        let error = run.expect_err("no workgroup saw what the others made");
-        assert!(matches!(error, Error::Waits { .. }), "{error}");
-        assert!(error.to_string().contains("--runs off"), "{error}");
-    }
-}
-
 #[test]
 fn every_variant_of_every_kernel_decodes_the_same() {
     let Some(gpu) = common::own_gpu() else { return };

@@ -89,20 +89,14 @@ fn bench_goes_on_after_a_wrong_case_and_fails() {
 
 #[test]
 fn software_adapters_make_no_speed_claims_unless_forced() {
-    let Some(gpu) = common::gpu() else { return };
-    if !gpu.adapter.software {
-        return;
-    }
-    let folder = Folder::new();
-    let save = folder.path("r.json");
-    for args in [
-        vec!["ab", "gemv", "--a", "naive", "--b", "workgroup"],
-        vec!["tune", "residual_add"],
-        vec!["bench", "residual_add", "--save", &save],
-    ] {
-        let output = lathe(&args);
-        assert_eq!(code(&output), 3, "{args:?}");
-        assert!(stderr(&output).contains("--allow-software"), "{}", stderr(&output));
+    if common::gpu().is_some_and(|gpu| gpu.adapter.software) {
+        for args in [
+            &["ab", "gemv", "--a", "naive", "--b", "workgroup"][..],
+            &["tune", "residual_add"],
+            &["bench", "residual_add", "--save", "unwritten.json"],
+        ] {
+            assert_ends(&lathe(args), 3, "--allow-software");
+        }
     }
 }
 
@@ -431,18 +425,6 @@ fn whole_steps_are_compared_and_a_models_own_shapes_are_tuned() {
 }
 
 #[test]
-fn a_users_kernel_is_timed_without_recompiling() {
-    let Some(_) = common::gpu() else { return };
-    let folder = Folder::new();
-    let text = lathe_kernels::source("gemv", "naive").unwrap().text;
-    let file = folder.write("mine.wgsl", text);
-    let report =
-        document(&lathe(&[&["bench", "gemv", "--wgsl", &file, "--json"][..], &SMALL].concat()));
-    assert_eq!(report["cases"].as_array().unwrap().len(), 1);
-    assert!(report["cases"][0]["variant"].as_str().unwrap().ends_with("mine.wgsl"));
-}
-
-#[test]
 fn bench_decode_needs_no_checkpoint() {
     let Some(gpu) = common::gpu() else { return };
     if !gpu.adapter.timestamps {
@@ -456,41 +438,6 @@ fn bench_decode_needs_no_checkpoint() {
     }
     assert!(report["environment"]["adapter"].is_string());
     assert_eq!(code(&lathe(&["bench", "decode", "--arch", "llama-mini", "--shape", "K=1"])), 2);
-}
-
-#[test]
-fn an_explicit_attention_variant_always_wins() {
-    // Selection once asked "is this decode?" before it asked which tier was configured, and ran
-    // the slowest kernel whatever the tier said.
-    let Some(gpu) = common::gpu() else { return };
-    let kernel = lathe_kernels::kernel("attention_decode").unwrap();
-    let model = golden_name("gemma3-tiny-f16.gguf");
-    let folder = Folder::new();
-    for variant in kernel.variants {
-        let hints = serde_json::json!({ "hints": { "attention_decode": variant.name } });
-        let manifest = folder.write("manifest.json", hints.to_string());
-        let hint = format!("attention_decode={}", variant.name);
-        // Every cache and context has a test of graphs: one of each is enough here.
-        let both = [("f32", ["--hint", &hint]), ("f16", ["--manifest", &manifest])];
-        for (kv, choice) in both {
-            let args = ["decode", "--model", &model, "--prompt-tokens", "2", "-n", "2", "--json"];
-            let output = lathe(&[&args[..], &["--kv", kv], &choice].concat());
-            let needs = lathe_kernels::reflection(kernel.name, variant.name).unwrap();
-            if needs.needs_subgroup && gpu.caps.subgroup.is_none() {
-                assert_eq!(code(&output), 3);
-                continue;
-            }
-            let report = document(&output);
-            let selected = report["selected"].as_array().unwrap();
-            let used: Vec<_> =
-                selected.iter().filter(|s| s["kernel"] == "attention_decode").collect();
-            assert!(!used.is_empty());
-            for line in used {
-                assert_eq!(line["variant"], variant.name, "{kv} {choice:?}");
-                assert_eq!(line["why"], "explicit hint");
-            }
-        }
-    }
 }
 
 #[test]
