@@ -10,7 +10,7 @@ use lathe_harness::decode::bench::{Test, Trial};
 use lathe_harness::decode::prompts::drawn;
 use lathe_harness::decode::{DecodeGraph, DecodeOptions, Decoder, Model, Sampling};
 use lathe_harness::error::Error;
-use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
+use lathe_harness::model::synth::{SynthArch, SynthSpec};
 use lathe_kernels::Format;
 use serde_json::Value;
 
@@ -129,12 +129,8 @@ fn a_trial_finds_what_is_not_as_it_was_verified() {
 
 #[test]
 fn prompts_are_ordinary_tokens_of_a_seed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.gguf");
-    let spec =
-        SynthSpec { arch: SynthArch::LlamaMini, quant: Format::Bf16, embed_quant: None, seed: 42 };
-    write_synth(&spec, &path, &mut |_, _| {}).unwrap();
-    let model = Model::open(&path).unwrap();
+    let (arch, quant) = (SynthArch::LlamaMini, Format::Bf16);
+    let model = common::synthetic(&SynthSpec { arch, quant, embed_quant: None, seed: 42 });
     let long = drawn(&model, 42, 3000).unwrap();
     // Padding, end, beginning and unknown are the first four.
     assert!(long.iter().all(|t| *t >= 4 && (*t as usize) < model.config.vocab));

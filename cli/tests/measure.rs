@@ -349,20 +349,11 @@ fn phases_of_a_run_are_timed_by_leaving_each_out() {
     let decode = ["decode", &model, "--prompt-tokens", "2,5,7", "-n", "6", "--profile-phases"];
     // One workgroup waits for nobody.
     let profiled = |more: &[&str]| lathe(&[&decode[..], &["--runs", "1x8"], more].concat());
-    for shown in ["as a table", "as a document"] {
-        match shown {
-            "as a table" => {
-                let table = common::printed(&profiled(&[]));
-                assert!(table.contains("ffn_gate_up ×3"), "{table}");
-            }
-            _ => assert_profile(&document(&profiled(&["--json"]))),
-        }
-    }
+    let table = common::printed(&profiled(&[]));
+    assert!(table.contains("ffn_gate_up ×3"), "{table}");
+    let profile = document(&profiled(&["--json"]));
     let output = lathe(&[&decode[..], &["--runs", "off"]].concat());
     assert_ends(&output, 2, "no layers of this step are one dispatch");
-}
-
-fn assert_profile(profile: &Value) {
     let phases = profile["by_phase"].as_array().unwrap();
     let ops: Vec<_> = phases.iter().map(|phase| phase["op"].as_str().unwrap()).collect();
     for op in ["qkv", "attention", "attn_output", "ffn_gate_up", "ffn_down"] {
@@ -370,7 +361,7 @@ fn assert_profile(profile: &Value) {
     }
     let number = |phase: &Value, key: &str| phase[key].as_f64().unwrap();
     assert!(phases.iter().all(|phase| phase["count"] == 3 && phase["ms"].is_number()));
-    assert!(number(profile, "ms_per_token") > 0.0);
+    assert!(number(&profile, "ms_per_token") > 0.0);
     assert!(number(&profile["verified"], "positions") > 0.0);
 }
 
@@ -449,28 +440,19 @@ fn bench_selects_takes_several_targets_and_lets_invocations_overlap() {
     let cases = report["cases"].as_array().unwrap();
     let names: Vec<_> = cases.iter().map(|c| c["kernel"].as_str().unwrap()).collect();
     assert_eq!(names, kernels, "one variant of one shape each");
+    let shape = ["--shape", "N=5000,N_KV=1,PROMPT_LEN=4294967295", "--json"];
+    let of_one = ["bench", "argmax/two_pass", "argmax/workgroup"];
+    let timed = document(&lathe(&[&of_one[..], &shape].concat()))["cases"].clone();
+    assert_eq!([&timed[0]["variant"], &timed[1]["variant"]], ["two_pass", "workgroup"]);
+    assert_ends(
+        &lathe(&["bench", "argmax", "glu", "--shape", "N=5000"]),
+        2,
+        "--shape needs a KERNEL",
+    );
     for case in cases {
         assert_ne!(case["variant"], "naive");
         assert!(case["overlapped"]["median_us"].as_f64().unwrap() > 0.0);
     }
-}
-
-#[test]
-fn bench_times_variants_of_one_kernel_at_one_shape() {
-    let Some(_) = common::gpu() else { return };
-    let shape = ["--shape", "N=5000,N_KV=1,PROMPT_LEN=4294967295", "--json"];
-    let report =
-        document(&lathe(&[&["bench", "argmax/two_pass", "argmax/workgroup"][..], &shape].concat()));
-    let variants: Vec<_> = report["cases"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|c| c["variant"].as_str().unwrap())
-        .collect();
-    assert_eq!(variants, ["two_pass", "workgroup"]);
-
-    let output = lathe(&["bench", "argmax", "glu", "--shape", "N=5000"]);
-    assert_ends(&output, 2, "--shape needs a KERNEL");
 }
 
 #[test]

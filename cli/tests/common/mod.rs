@@ -12,10 +12,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lathe_harness::decode::{DecodeGraph, Decoder, Model, Prompts, Script};
+use lathe_harness::decode::{DecodeGraph, Decoder, Model, Prompts, Sampling, Script};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::execute::{Batch, CpuExecutor, Execute, GpuExecutor, Stream};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
+use lathe_harness::model::synth::{SynthSpec, write_synth};
 use lathe_harness::plan::recording::{Part, Recording, TensorId};
 use lathe_kernels::{Kernel, Problem};
 use serde_json::Value;
@@ -348,6 +349,19 @@ pub(crate) const LONGER: usize = 136;
 
 pub(crate) fn model(name: &str) -> Model {
     Model::open(golden(&format!("{name}.gguf"))).unwrap()
+}
+
+/// A synthetic checkpoint.
+pub(crate) fn synthetic(spec: &SynthSpec) -> Model {
+    let folder = Folder::new();
+    let path = folder.join("synthetic.gguf");
+    write_synth(spec, &path, &mut |_, _| {}).unwrap();
+    Model::open(&path).unwrap()
+}
+
+/// Draws bent by nothing but a temperature.
+pub(crate) const fn warm(temperature: f32) -> Sampling {
+    Sampling { temperature, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 }
 }
 
 pub(crate) fn ids(value: &Value) -> Vec<u32> {
