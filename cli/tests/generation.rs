@@ -57,7 +57,7 @@ fn a_trial_verifies_and_repeats_itself() {
 }
 
 #[test]
-fn a_trial_that_cannot_run_is_assert_refused() {
+fn a_trial_that_cannot_run_is_refused() {
     let model = model("llama-tiny-f16");
     let graph = graph(&model, 8, None);
     let good = [0, 4, 4];
