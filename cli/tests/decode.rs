@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use lathe_harness::decode::graph::Selected;
 use lathe_harness::decode::{
-    Chunks, DecodeGraph, DecodeOptions, Decoder, Model, Prompts, Run, Sampling, Script, Verifier,
-    logits_limit,
+    Chunks, DecodeGraph, DecodeOptions, Decoder, Prompts, Run, Script, Verifier, logits_limit,
 };
 use lathe_harness::error::{Error, Result};
 use lathe_harness::execute::{Execute, GpuExecutor};
 use lathe_harness::gpu::Gpu;
 use lathe_harness::judge::diff;
-use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
+use lathe_harness::model::synth::{SynthArch, SynthSpec};
 use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::{Part, TensorId, TensorInit};
 use lathe_harness::plan::run::Runs;
@@ -426,39 +425,9 @@ fn a_hint_for_dense_layers_leaves_a_quantised_head_alone() {
     }
 }
 
-/// A software adapter takes one workgroup after the other: the second would come when the first
-/// has ended, which waits for it.
-#[test]
-fn workgroups_that_wait_in_vain_end_in_an_error() {
-    let Some(gpu) = common::own_gpu() else { return };
-    let grid = |groups, invocations| Grid { groups, invocations, prefetch: 0, layers: u32::MAX };
-    assert_eq!(gpu.waits(grid(1, 32), 5).unwrap(), None);
-    if !gpu.adapter.software {
-        return;
-    }
-    assert!(gpu.run_grid().unwrap().unwrap_err().contains("software"));
-    let fault = gpu.waits(grid(64, 32), 5).unwrap().expect("they cannot all run at once");
-    assert!(fault.contains("64 workgroups of 32"), "{fault}");
-
-    let golden = Golden::load("llama-tiny-q4km");
-    let runs = Runs::Of(grid(64, 64));
-    let way = DecodeOptions { runs, ..options(KvFormat::F32, 64, 32) };
-    let graph = golden.model.graph_for(&gpu.caps, &way).unwrap();
-    assert!(!graph.recording.runs.is_empty());
-    let mut executor = on_gpu(&gpu, &graph);
-    for _ in 0..2 {
-        let run = run(&graph, &mut executor, &golden.free(4));
-        let error = run.expect_err("no workgroup saw what the others made");
-        assert!(matches!(error, Error::Waits { .. }), "{error}");
-        assert!(error.to_string().contains("--runs off"), "{error}");
-    }
-}
-
 #[test]
 fn every_variant_of_every_kernel_decodes_the_same() {
     let Some(gpu) = common::own_gpu() else { return };
-    let greedy =
-        Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
     // Kernels of a step depend on model, formats and context.
     let steps = [
         ("gemma3-tiny-f16", 64),
@@ -490,7 +459,7 @@ fn every_variant_of_every_kernel_decodes_the_same() {
             let Some((golden, context, _)) = step else { continue };
             let way = DecodeOptions {
                 chunks: Some(Chunks { most: 16, acts: FloatFormat::F32 }),
-                sampling: sampled.then_some(greedy),
+                sampling: sampled.then_some(common::warm(0.0)),
                 hints: hinted(kernel.name, variant.name),
                 ..options(KvFormat::F32, *context, 16)
             };
@@ -667,9 +636,7 @@ fn runs_that_cannot_be_are_refused() {
         assert!(why.contains(words), "{why}");
     }
     assert!(said(built(0, None).map(drop)).contains("0 sequences"));
-    let drawn =
-        Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
-    assert!(said(built(2, Some(drawn)).map(drop)).contains("decoded greedily"));
+    assert!(said(built(2, Some(common::warm(1.0))).map(drop)).contains("decoded greedily"));
     for (prompts, steps, words) in [
         (vec![vec![1]], 1, "1 prompts for a graph of 2"),
         (vec![vec![1], Vec::new()], 1, "sequence 1 is empty"),
@@ -733,7 +700,6 @@ fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
 #[test]
 fn synthetic_models_decode_alike_on_both_executors() {
     let Some(gpu) = common::own_gpu() else { return };
-    let folder = tempfile::tempdir().unwrap();
     // Gemma's window holds 32 tokens; the others have none, and no later step differs.
     let archs = [(SynthArch::Gemma3Mini, 38), (SynthArch::LlamaMini, 6), (SynthArch::Qwen3Mini, 6)];
     for (arch, generate) in archs {
@@ -744,11 +710,8 @@ fn synthetic_models_decode_alike_on_both_executors() {
             // With rows no multiple of 256 or of 32, five formats in one model.
             (Format::Q4K, Some(Format::Q6K)),
         ] {
-            let path = folder.path().join(format!("{arch}-{}.gguf", quant.name()));
-            let spec = SynthSpec { arch, quant, embed_quant, seed: 3 };
-            write_synth(&spec, &path, &mut |_, _| {}).unwrap();
-            let way = options(KvFormat::F16, 48, 32);
-            let graph = Model::open(&path).unwrap().graph_for(&gpu.caps, &way).unwrap();
+            let model = common::synthetic(&SynthSpec { arch, quant, embed_quant, seed: 3 });
+            let graph = model.graph_for(&gpu.caps, &options(KvFormat::F16, 48, 32)).unwrap();
             assert_eq!(logits_limit(&graph), 1e-5, "the cache is f16");
             let script = Script { prompt: vec![2, 5, 7], generate, ..Script::default() };
             verify(&gpu, &graph, &script).unwrap_or_else(|e| panic!("{arch} {quant:?}: {e}"));

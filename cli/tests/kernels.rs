@@ -2,7 +2,7 @@
 //! edges of tiles. A failure prints the command that repeats it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
+use std::ops::RangeInclusive;
 
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
@@ -11,11 +11,11 @@ use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::Part;
 use lathe_harness::plan::select::{Hints, select};
 use lathe_harness::plan::target::Target;
-use lathe_kernels::{Capabilities, Constants, CooperativeMatrix, Kernel, MatrixScalar, kernels};
+use lathe_kernels::{Capabilities, Constants, CooperativeMatrix, MatrixScalar, kernels};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
-use crate::common::{self, OwnDevice};
+use crate::common;
 
 const SEED: u64 = 42;
 
@@ -178,60 +178,90 @@ fn norms_are_never_left_to_a_few_invocations() {
     }
 }
 
-fn gpu_with_subgroups() -> Option<OwnDevice> {
-    let gpu = common::own_gpu()?;
-    if gpu.caps.subgroup.is_none() {
-        eprintln!("UNAVAILABLE, not tested: no subgroups");
-        return None;
-    }
-    Some(gpu)
-}
-
-/// Checks a problem with constants of its own and returns the workgroups of the first dispatch.
-fn passes_with(
-    gpu: &Arc<Gpu>,
-    (kernel, variant): (&'static Kernel, &str),
-    text: &str,
-    constants: &[(&str, f64)],
-) -> u32 {
-    let (problem, variant) = (common::problem(kernel, text), kernel.variant(variant).unwrap());
-    let constants: Constants = constants.iter().map(|(name, v)| ((*name).to_owned(), *v)).collect();
-    let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
-    let groups = plan.stages[0].groups[0];
-    let verdict = check_plan(gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
-    let shown = format!("{}/{} {}", kernel.name, variant.name, kernel.show(&problem));
-    assert!(matches!(verdict, Verdict::Passed { .. }), "{shown}: {verdict:?}");
-    groups
-}
-
-/// The other kernels over soa_int8.wgsl, in several grid-stride iterations: values kept between
-/// them, rows that belong together, lists of more rows than a turn has.
+/// Variants with constants of their own, which no adapter at hand would give them: the workgroups
+/// of the first dispatch, and matching results.
 #[test]
-fn kernels_over_rounded_activations_match_in_several_turns() {
-    let Some(gpu) = gpu_with_subgroups() else { return };
-    let all = [
-        ("norm_gemv", "ROWS=199,K=800,WEIGHT=q4_k", 4.0, 1.0),
-        ("norm_gemv", "ROWS=77,K=301,WEIGHT=q8_0", 1.0, 1.0),
-        ("norm_gemv", "ROWS=77,K=800,WEIGHT=q4_0", 4.0, 4.0),
-        ("fused_ffn", "N=101,K=300,WEIGHT=q4_0,ACT_FORMAT=f16", 4.0, 1.0),
-        ("fused_ffn", "N=101,K=96,WEIGHT=q6_k,ACT_FORMAT=f16,INPUT_NORM=rms", 4.0, 1.0),
-        ("residual_norm_gemv", "ROWS=199,K=800,WEIGHT=q4_k", 4.0, 1.0),
-        ("residual_norm_gemv", "ROWS=77,K=301,WEIGHT=q8_0", 1.0, 4.0),
-        ("residual_norm_ffn", "N=101,K=1316,WEIGHT=q4_0,ACT_FORMAT=f16", 4.0, 1.0),
-        ("lm_head_argmax", "ROWS=501,K=160,WEIGHT=q5_1", 4.0, 1.0),
-        ("lm_head_topk", "ROWS=501,K=160,WEIGHT=q4_k,TOP_K=50", 4.0, 1.0),
-        ("lm_head_topk", "ROWS=1900,K=33,WEIGHT=q8_0,TOP_K=9", 4.0, 1.0),
-        ("lm_head_topk", "ROWS=131,K=64,WEIGHT=q4_1,TOP_K=200", 4.0, 1.0),
-        ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q4_k,NEXT_NORM=rms", 4.0, 1.0),
-        ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q5_0,POST_NORM=rms", 4.0, 4.0),
-        ("matmul_rmsnorm_fused", "ROWS=75,K=301,WEIGHT=q8_0,NEXT_NORM=rms", 2.0, 1.0),
-    ];
-    for (name, text, each, split) in all {
+fn variants_with_constants_of_their_own_match_their_reference() {
+    let Some(gpu) = common::own_gpu().filter(|gpu| gpu.caps.subgroup.is_some()) else {
+        eprintln!("UNAVAILABLE, not tested: no subgroups");
+        return;
+    };
+    let pipelines = Pipelines::default();
+    let passes = |place: &str, text: &str, constants: &str, groups: RangeInclusive<u32>| {
+        let (name, variant) = place.split_once('/').unwrap();
         let kernel = lathe_kernels::kernel(name).unwrap();
-        let variant = kernel.variants.iter().find(|v| v.name.ends_with("_dp4a24")).unwrap();
-        let constants =
-            [("WG", 64.0), ("LANES", 4.0), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
-        assert!(passes_with(&gpu, (kernel, variant.name), text, &constants) <= 2, "{text}");
+        let (problem, variant) = (common::problem(kernel, text), kernel.variant(variant).unwrap());
+        let constants = constants.split(',').map(|part| part.split_once('=').unwrap());
+        let constants: Constants =
+            constants.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect();
+        let plan = Plan::tuned(kernel, variant, &problem.shape, &gpu.caps, &constants).unwrap();
+        let shown = format!("{place} {text} {constants:?}");
+        assert!(groups.contains(&plan.stages[0].groups[0]), "{shown}: {:?}", plan.stages[0].groups);
+        let verdict = check_plan(&gpu, &pipelines, plan, &problem, SEED).unwrap();
+        assert!(matches!(verdict, Verdict::Passed { .. }), "{shown}: {verdict:?}");
+    };
+    // Kernels over soa_int8.wgsl in several grid-stride iterations: values kept between them, rows
+    // that belong together, lists of more rows than a turn has.
+    for (kernel, text, own) in [
+        ("norm_gemv", "ROWS=199,K=800,WEIGHT=q4_k", "EACH=4,SPLIT=1"),
+        ("norm_gemv", "ROWS=77,K=301,WEIGHT=q8_0", "EACH=1,SPLIT=1"),
+        ("norm_gemv", "ROWS=77,K=800,WEIGHT=q4_0", "EACH=4,SPLIT=4"),
+        ("fused_ffn", "N=101,K=300,WEIGHT=q4_0,ACT_FORMAT=f16", "EACH=4,SPLIT=1"),
+        ("fused_ffn", "N=101,K=96,WEIGHT=q6_k,ACT_FORMAT=f16,INPUT_NORM=rms", "EACH=4,SPLIT=1"),
+        ("residual_norm_gemv", "ROWS=199,K=800,WEIGHT=q4_k", "EACH=4,SPLIT=1"),
+        ("residual_norm_gemv", "ROWS=77,K=301,WEIGHT=q8_0", "EACH=1,SPLIT=4"),
+        ("residual_norm_ffn", "N=101,K=1316,WEIGHT=q4_0,ACT_FORMAT=f16", "EACH=4,SPLIT=1"),
+        ("lm_head_argmax", "ROWS=501,K=160,WEIGHT=q5_1", "EACH=4,SPLIT=1"),
+        ("lm_head_topk", "ROWS=501,K=160,WEIGHT=q4_k,TOP_K=50", "EACH=4,SPLIT=1"),
+        ("lm_head_topk", "ROWS=1900,K=33,WEIGHT=q8_0,TOP_K=9", "EACH=4,SPLIT=1"),
+        ("lm_head_topk", "ROWS=131,K=64,WEIGHT=q4_1,TOP_K=200", "EACH=4,SPLIT=1"),
+        ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q4_k,NEXT_NORM=rms", "EACH=4,SPLIT=1"),
+        ("matmul_rmsnorm_fused", "ROWS=101,K=800,WEIGHT=q5_0,POST_NORM=rms", "EACH=4,SPLIT=4"),
+        ("matmul_rmsnorm_fused", "ROWS=75,K=301,WEIGHT=q8_0,NEXT_NORM=rms", "EACH=2,SPLIT=1"),
+    ] {
+        let variants = lathe_kernels::kernel(kernel).unwrap().variants;
+        let variant = variants.iter().find(|v| v.name.ends_with("_dp4a24")).unwrap().name;
+        let constants = format!("WG=64,LANES=4,GROUPS=2,{own}");
+        passes(&format!("{kernel}/{variant}"), text, &constants, 1..=2);
+    }
+    // Without overrides only matrices of very many rows make a workgroup take a second turn.
+    for (text, own) in [
+        ("ROWS=199,K=800,WEIGHT=q4_k", "EACH=4,LANES=4,SPLIT=1"),
+        ("ROWS=199,K=160,WEIGHT=q6_k,ORDER=flat", "EACH=4,LANES=8,SPLIT=2"),
+        ("ROWS=150,K=301,WEIGHT=q8_0,Y_OFFSET=3", "EACH=2,LANES=32,SPLIT=1"),
+        ("ROWS=75,K=96,WEIGHT=q5_0,ACT_FORMAT=f16", "EACH=1,LANES=16,SPLIT=1"),
+        ("ROWS=3,K=96,WEIGHT=q4_0", "EACH=4,LANES=4,SPLIT=1"),
+        // Rows shared by parts of a workgroup: fewer chunks than lanes, and more parts than fit.
+        ("ROWS=101,K=1000,WEIGHT=q5_1,BETA=1", "EACH=4,LANES=4,SPLIT=4"),
+        ("ROWS=98,K=96,WEIGHT=q8_0,BETA=1", "EACH=2,LANES=4,SPLIT=8"),
+        ("ROWS=37,K=800,WEIGHT=q4_k", "EACH=1,LANES=32,SPLIT=8"),
+    ] {
+        for variant in ["gemv_q/planes_dp4a16", "gemv_q/planes_dp4a24"] {
+            passes(variant, text, &format!("WG=64,GROUPS=2,{own}"), 1..=2);
+        }
+    }
+    // Several passes over the vectors, several grid-stride iterations over rows, and both.
+    for (text, own, ran) in [
+        ("ROWS=199,K=800,WEIGHT=q4_k,N_VECTORS=5", "X_VECTORS=2,GROUPS=7", 6),
+        ("ROWS=75,K=96,WEIGHT=q8_0,N_VECTORS=8", "X_VECTORS=8,GROUPS=1", 1),
+        ("ROWS=75,K=1152,WEIGHT=q6_k,N_VECTORS=7", "X_VECTORS=3,GROUPS=3", 3),
+        ("ROWS=3,K=64,WEIGHT=q5_0,N_VECTORS=3", "X_VECTORS=1,GROUPS=264", 3),
+        ("ROWS=130,K=320,WEIGHT=q4_1", "X_VECTORS=1,GROUPS=2", 2),
+    ] {
+        let (text, own) = (format!("{text},Y_OFFSET=3,BETA=1"), format!("WG=64,LANES=8,{own}"));
+        passes("gemv_q/planes_dp4a24_cols", &text, &own, ran..=ran);
+    }
+    // Division of attention in a persistent kernel: a workgroup has some of its KV head's query
+    // heads, and the one with the first of them stores the new token.
+    for (kernel, text, own, ran) in [
+        ("append", "Q_PER_KV=4,KV_FORMAT=f16", "HEADS=1,SPLITS=5,IN_FLIGHT=1", 40),
+        ("append", "Q_PER_KV=4,KV_FORMAT=f32", "HEADS=2,SPLITS=3,IN_FLIGHT=2", 12),
+        ("append", "Q_PER_KV=6,KV_FORMAT=q8_0", "HEADS=3,SPLITS=2,IN_FLIGHT=1", 8),
+        ("append", "Q_PER_KV=3,KV_FORMAT=f16", "HEADS=1,SPLITS=1,IN_FLIGHT=4", 6),
+        ("decode", "Q_PER_KV=4,KV_FORMAT=f16", "HEADS=2,SPLITS=7,IN_FLIGHT=1", 28),
+    ] {
+        let text = format!("{text},KV_HEADS=2,HEAD_DIM=32,KV_SIZE=150,N_KV=131");
+        passes(&format!("attention_{kernel}/split_kv"), &text, own, ran..=ran);
     }
 }
 
@@ -250,72 +280,6 @@ fn the_position_never_leaves_the_tokens() {
     let tokens = executor.block(op.tensor("tokens")).binding().size.unwrap().get() / 4;
     executor.run(&[Part::Steps(tokens as usize + 5)]).unwrap();
     assert_eq!(u64::from(executor.read_words(state).unwrap()[0]), tokens - 1);
-}
-
-/// Without overrides only matrices of very many rows make a workgroup take a second turn.
-#[test]
-fn gemv_q_in_several_turns_matches_reference() {
-    let Some(gpu) = gpu_with_subgroups() else { return };
-    let kernel = lathe_kernels::kernel("gemv_q").unwrap();
-    let all = [
-        ("ROWS=199,K=800,WEIGHT=q4_k", 4.0, 4.0, 1.0),
-        ("ROWS=199,K=160,WEIGHT=q6_k,ORDER=flat", 4.0, 8.0, 2.0),
-        ("ROWS=150,K=301,WEIGHT=q8_0,Y_OFFSET=3", 2.0, 32.0, 1.0),
-        ("ROWS=75,K=96,WEIGHT=q5_0,ACT_FORMAT=f16", 1.0, 16.0, 1.0),
-        ("ROWS=3,K=96,WEIGHT=q4_0", 4.0, 4.0, 1.0),
-        // Rows shared by parts of a workgroup: fewer chunks than lanes, and more parts than fit.
-        ("ROWS=101,K=1000,WEIGHT=q5_1,BETA=1", 4.0, 4.0, 4.0),
-        ("ROWS=98,K=96,WEIGHT=q8_0,BETA=1", 2.0, 4.0, 8.0),
-        ("ROWS=37,K=800,WEIGHT=q4_k", 1.0, 32.0, 8.0),
-    ];
-    for (text, each, lanes, split) in all {
-        let constants =
-            [("WG", 64.0), ("LANES", lanes), ("EACH", each), ("GROUPS", 2.0), ("SPLIT", split)];
-        for name in ["planes_dp4a16", "planes_dp4a24"] {
-            assert!(passes_with(&gpu, (kernel, name), text, &constants) <= 2, "{text}");
-        }
-    }
-}
-
-/// Several passes over the vectors, several grid-stride iterations over rows, and both.
-#[test]
-fn vectors_in_passes_and_turns_match_reference() {
-    let Some(gpu) = gpu_with_subgroups() else { return };
-    let kernel = lathe_kernels::kernel("gemv_q").unwrap();
-    for (text, held, groups, ran) in [
-        ("ROWS=199,K=800,WEIGHT=q4_k,N_VECTORS=5", 2.0, 7.0, 6),
-        ("ROWS=75,K=96,WEIGHT=q8_0,N_VECTORS=8", 8.0, 1.0, 1),
-        ("ROWS=75,K=1152,WEIGHT=q6_k,N_VECTORS=7", 3.0, 3.0, 3),
-        ("ROWS=3,K=64,WEIGHT=q5_0,N_VECTORS=3", 1.0, 264.0, 3),
-        ("ROWS=130,K=320,WEIGHT=q4_1", 1.0, 2.0, 2),
-    ] {
-        let text = format!("{text},Y_OFFSET=3,BETA=1");
-        let constants = [("WG", 64.0), ("LANES", 8.0), ("X_VECTORS", held), ("GROUPS", groups)];
-        let variant = (kernel, "planes_dp4a24_cols");
-        assert_eq!(passes_with(&gpu, variant, &text, &constants), ran, "{text}");
-    }
-}
-
-/// Division of attention in a persistent kernel: a workgroup has some of its KV head's query heads,
-/// and the one with the first of them stores the new token.
-#[test]
-fn attention_in_parts_of_its_heads_matches_reference() {
-    let Some(gpu) = gpu_with_subgroups() else { return };
-    for (name, q_per_kv, heads, splits, in_flight, format) in [
-        ("attention_append", 4, 1.0, 5.0, 1.0, "f16"),
-        ("attention_append", 4, 2.0, 3.0, 2.0, "f32"),
-        ("attention_append", 6, 3.0, 2.0, 1.0, "q8_0"),
-        ("attention_append", 3, 1.0, 1.0, 4.0, "f16"),
-        ("attention_decode", 4, 2.0, 7.0, 1.0, "f16"),
-    ] {
-        let kernel = lathe_kernels::kernel(name).unwrap();
-        let text = format!(
-            "Q_PER_KV={q_per_kv},KV_HEADS=2,HEAD_DIM=32,KV_SIZE=150,KV_FORMAT={format},N_KV=131"
-        );
-        let constants = [("HEADS", heads), ("SPLITS", splits), ("IN_FLIGHT", in_flight)];
-        let groups = 2 * (q_per_kv / heads as u32) * splits as u32;
-        assert_eq!(passes_with(&gpu, (kernel, "split_kv"), &text, &constants), groups, "{text}");
-    }
 }
 
 /// Slots that no token has filled may hold anything: a NaN under a weight of zero is still one.

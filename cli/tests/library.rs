@@ -6,7 +6,7 @@ mod common;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use lathe_harness::decode::{DecodeOptions, Model, Prompt, Sampling};
+use lathe_harness::decode::{DecodeOptions, Model, Prompt};
 use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Verdict, check};
@@ -135,10 +135,8 @@ fn a_session_generates_greedily_and_by_chance_and_says_what_it_cannot() {
     assert!(long.to_string().contains("19 positions do not fit the context of 16"), "{long}");
     let empty: &[u32] = &[];
     assert!(session.generate(Prompt::Tokens(empty), 1, |_| {}).is_err());
-    let sampling =
-        Sampling { temperature: 5.0, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
     let drawn = |seed| {
-        let options = DecodeOptions { sampling: Some(sampling), seed, ..options.clone() };
+        let options = DecodeOptions { sampling: Some(common::warm(5.0)), seed, ..options.clone() };
         let mut session = model.session(&gpu, options).unwrap();
         session.generate(&[2, 62, 302], 8, |_| {}).unwrap().generated
     };

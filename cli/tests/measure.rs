@@ -89,20 +89,14 @@ fn bench_goes_on_after_a_wrong_case_and_fails() {
 
 #[test]
 fn software_adapters_make_no_speed_claims_unless_forced() {
-    let Some(gpu) = common::gpu() else { return };
-    if !gpu.adapter.software {
-        return;
-    }
-    let folder = Folder::new();
-    let save = folder.path("r.json");
-    for args in [
-        vec!["ab", "gemv", "--a", "naive", "--b", "workgroup"],
-        vec!["tune", "residual_add"],
-        vec!["bench", "residual_add", "--save", &save],
-    ] {
-        let output = lathe(&args);
-        assert_eq!(code(&output), 3, "{args:?}");
-        assert!(stderr(&output).contains("--allow-software"), "{}", stderr(&output));
+    if common::gpu().is_some_and(|gpu| gpu.adapter.software) {
+        for args in [
+            &["ab", "gemv", "--a", "naive", "--b", "workgroup"][..],
+            &["tune", "residual_add"],
+            &["bench", "residual_add", "--save", "unwritten.json"],
+        ] {
+            assert_ends(&lathe(args), 3, "--allow-software");
+        }
     }
 }
 
@@ -355,20 +349,11 @@ fn phases_of_a_run_are_timed_by_leaving_each_out() {
     let decode = ["decode", &model, "--prompt-tokens", "2,5,7", "-n", "6", "--profile-phases"];
     // One workgroup waits for nobody.
     let profiled = |more: &[&str]| lathe(&[&decode[..], &["--runs", "1x8"], more].concat());
-    for shown in ["as a table", "as a document"] {
-        match shown {
-            "as a table" => {
-                let table = common::printed(&profiled(&[]));
-                assert!(table.contains("ffn_gate_up ×3"), "{table}");
-            }
-            _ => assert_profile(&document(&profiled(&["--json"]))),
-        }
-    }
+    let table = common::printed(&profiled(&[]));
+    assert!(table.contains("ffn_gate_up ×3"), "{table}");
+    let profile = document(&profiled(&["--json"]));
     let output = lathe(&[&decode[..], &["--runs", "off"]].concat());
     assert_ends(&output, 2, "no layers of this step are one dispatch");
-}
-
-fn assert_profile(profile: &Value) {
     let phases = profile["by_phase"].as_array().unwrap();
     let ops: Vec<_> = phases.iter().map(|phase| phase["op"].as_str().unwrap()).collect();
     for op in ["qkv", "attention", "attn_output", "ffn_gate_up", "ffn_down"] {
@@ -376,7 +361,7 @@ fn assert_profile(profile: &Value) {
     }
     let number = |phase: &Value, key: &str| phase[key].as_f64().unwrap();
     assert!(phases.iter().all(|phase| phase["count"] == 3 && phase["ms"].is_number()));
-    assert!(number(profile, "ms_per_token") > 0.0);
+    assert!(number(&profile, "ms_per_token") > 0.0);
     assert!(number(&profile["verified"], "positions") > 0.0);
 }
 
@@ -431,18 +416,6 @@ fn whole_steps_are_compared_and_a_models_own_shapes_are_tuned() {
 }
 
 #[test]
-fn a_users_kernel_is_timed_without_recompiling() {
-    let Some(_) = common::gpu() else { return };
-    let folder = Folder::new();
-    let text = lathe_kernels::source("gemv", "naive").unwrap().text;
-    let file = folder.write("mine.wgsl", text);
-    let report =
-        document(&lathe(&[&["bench", "gemv", "--wgsl", &file, "--json"][..], &SMALL].concat()));
-    assert_eq!(report["cases"].as_array().unwrap().len(), 1);
-    assert!(report["cases"][0]["variant"].as_str().unwrap().ends_with("mine.wgsl"));
-}
-
-#[test]
 fn bench_decode_needs_no_checkpoint() {
     let Some(gpu) = common::gpu() else { return };
     if !gpu.adapter.timestamps {
@@ -459,41 +432,6 @@ fn bench_decode_needs_no_checkpoint() {
 }
 
 #[test]
-fn an_explicit_attention_variant_always_wins() {
-    // Selection once asked "is this decode?" before it asked which tier was configured, and ran
-    // the slowest kernel whatever the tier said.
-    let Some(gpu) = common::gpu() else { return };
-    let kernel = lathe_kernels::kernel("attention_decode").unwrap();
-    let model = golden_name("gemma3-tiny-f16.gguf");
-    let folder = Folder::new();
-    for variant in kernel.variants {
-        let hints = serde_json::json!({ "hints": { "attention_decode": variant.name } });
-        let manifest = folder.write("manifest.json", hints.to_string());
-        let hint = format!("attention_decode={}", variant.name);
-        // Every cache and context has a test of graphs: one of each is enough here.
-        let both = [("f32", ["--hint", &hint]), ("f16", ["--manifest", &manifest])];
-        for (kv, choice) in both {
-            let args = ["decode", "--model", &model, "--prompt-tokens", "2", "-n", "2", "--json"];
-            let output = lathe(&[&args[..], &["--kv", kv], &choice].concat());
-            let needs = lathe_kernels::reflection(kernel.name, variant.name).unwrap();
-            if needs.needs_subgroup && gpu.caps.subgroup.is_none() {
-                assert_eq!(code(&output), 3);
-                continue;
-            }
-            let report = document(&output);
-            let selected = report["selected"].as_array().unwrap();
-            let used: Vec<_> =
-                selected.iter().filter(|s| s["kernel"] == "attention_decode").collect();
-            assert!(!used.is_empty());
-            for line in used {
-                assert_eq!(line["variant"], variant.name, "{kv} {choice:?}");
-                assert_eq!(line["why"], "explicit hint");
-            }
-        }
-    }
-}
-
-#[test]
 fn bench_selects_takes_several_targets_and_lets_invocations_overlap() {
     let Some(_) = common::gpu() else { return };
     let kernels = ["residual_add", "glu"];
@@ -502,28 +440,19 @@ fn bench_selects_takes_several_targets_and_lets_invocations_overlap() {
     let cases = report["cases"].as_array().unwrap();
     let names: Vec<_> = cases.iter().map(|c| c["kernel"].as_str().unwrap()).collect();
     assert_eq!(names, kernels, "one variant of one shape each");
+    let shape = ["--shape", "N=5000,N_KV=1,PROMPT_LEN=4294967295", "--json"];
+    let of_one = ["bench", "argmax/two_pass", "argmax/workgroup"];
+    let timed = document(&lathe(&[&of_one[..], &shape].concat()))["cases"].clone();
+    assert_eq!([&timed[0]["variant"], &timed[1]["variant"]], ["two_pass", "workgroup"]);
+    assert_ends(
+        &lathe(&["bench", "argmax", "glu", "--shape", "N=5000"]),
+        2,
+        "--shape needs a KERNEL",
+    );
     for case in cases {
         assert_ne!(case["variant"], "naive");
         assert!(case["overlapped"]["median_us"].as_f64().unwrap() > 0.0);
     }
-}
-
-#[test]
-fn bench_times_variants_of_one_kernel_at_one_shape() {
-    let Some(_) = common::gpu() else { return };
-    let shape = ["--shape", "N=5000,N_KV=1,PROMPT_LEN=4294967295", "--json"];
-    let report =
-        document(&lathe(&[&["bench", "argmax/two_pass", "argmax/workgroup"][..], &shape].concat()));
-    let variants: Vec<_> = report["cases"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|c| c["variant"].as_str().unwrap())
-        .collect();
-    assert_eq!(variants, ["two_pass", "workgroup"]);
-
-    let output = lathe(&["bench", "argmax", "glu", "--shape", "N=5000"]);
-    assert_ends(&output, 2, "--shape needs a KERNEL");
 }
 
 #[test]

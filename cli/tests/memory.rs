@@ -13,24 +13,13 @@ use lathe_harness::plan::memory::{Memory, UPLOAD_BYTES, UPLOADS_IN_FLIGHT};
 use lathe_harness::plan::recording::{Recording, TensorId, TensorInit};
 use lathe_kernels::KvFormat;
 
-use crate::common::{GOLDENS, code, document, ended, golden_name, gpu, lathe, model, new_gpu};
+use crate::common::{
+    self, GOLDENS, code, document, ended, golden_name, gpu, lathe, model, new_gpu,
+};
 
 fn executor(gpu: &Arc<Gpu>, recording: &Arc<Recording>) -> lathe_harness::Result<GpuExecutor> {
-    compiled(gpu, &Pipelines::default(), recording)
-}
-
-fn compiled(
-    gpu: &Arc<Gpu>,
-    pipelines: &Pipelines,
-    recording: &Arc<Recording>,
-) -> lathe_harness::Result<GpuExecutor> {
-    GpuExecutor::new(
-        Arc::clone(gpu),
-        pipelines,
-        Arc::clone(recording),
-        Policy::Plain,
-        &mut |_, _| {},
-    )
+    let (gpu, recording) = (Arc::clone(gpu), Arc::clone(recording));
+    GpuExecutor::new(gpu, &Pipelines::default(), recording, Policy::Plain, &mut |_, _| {})
 }
 
 fn recording(gpu: &Gpu, model: &Model, kv: KvFormat, most: usize) -> Arc<Recording> {
@@ -53,8 +42,6 @@ fn prediction_is_what_is_allocated() {
     let Some(gpu) = new_gpu() else { return };
     for name in GOLDENS {
         let model = model(name);
-        // Compiling is what takes long here, and most of it is the same each time.
-        let pipelines = Pipelines::default();
         for kv in [KvFormat::F16, KvFormat::F32, KvFormat::Q8_0] {
             for most in [0, 16, 64, 1024] {
                 let recording = recording(&gpu, &model, kv, most);
@@ -65,7 +52,7 @@ fn prediction_is_what_is_allocated() {
                 gpu.wait(None).unwrap();
                 let before = gpu.memory_in_use().allocated;
                 gpu.forget_peak();
-                let executor = compiled(&gpu, &pipelines, &recording).unwrap();
+                let executor = common::executor(&gpu, &recording, Policy::Plain);
                 assert_eq!(predicted.tensors(), executor.device_bytes(), "{what}");
                 let (Some(before), Some(after), Some(peak)) =
                     (before, gpu.memory_in_use().allocated, gpu.peak_memory().allocated)

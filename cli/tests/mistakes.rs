@@ -6,21 +6,15 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{self, command_in, golden_name};
-
-/// The exit code and the output, stderr first.
-fn outcome(output: &Output) -> (i32, String) {
-    let text = [&output.stderr[..], &output.stdout[..]].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    (output.status.code().unwrap_or_else(|| panic!("killed: {text}")), text)
-}
+use crate::common::{
+    self, Folder, assert_ends, assert_refused, code, command_in, ended, golden_name, printed, said,
+};
 
 /// Runs a command that has to end by itself.
-fn run(folder: &Path, args: &[&str]) -> (i32, String) {
+fn run(folder: &Folder, args: &[&str]) -> Output {
     let mut child = command_in(folder, args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -35,7 +29,7 @@ fn run(folder: &Path, args: &[&str]) -> (i32, String) {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    outcome(&child.wait_with_output().unwrap())
+    child.wait_with_output().unwrap()
 }
 
 fn tiny() -> String {
@@ -44,7 +38,7 @@ fn tiny() -> String {
 
 #[test]
 fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let model = tiny();
     for args in [
         &["list"][..],
@@ -60,32 +54,25 @@ fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
         &["--version"],
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = command_in(folder.path(), args).stdout(full).output().unwrap();
-        let (code, text) = outcome(&output);
-        assert_eq!(code, 2, "{args:?}: {text}");
-        assert!(text.contains("lathe: stdout: No space left"), "{args:?}: {text}");
+        let output = command_in(&folder, args).stdout(full).output().unwrap();
+        assert_ends(&output, 2, "lathe: stdout: No space left");
 
-        let mut child = command_in(folder.path(), args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut piped = command_in(&folder, args);
+        let mut child = piped.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
-        let (code, text) = outcome(&child.wait_with_output().unwrap());
-        assert_eq!(code, 0, "{args:?}: {text}");
-        assert!(!text.contains("stdout"), "{args:?}: {text}");
+        let errors = ended(&child.wait_with_output().unwrap(), 0);
+        assert!(!errors.contains("stdout"), "{args:?}: {errors}");
     }
 }
 
 #[test]
 fn only_regular_files_are_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = Command::new("mkfifo").arg(folder.path().join("pipe.wgsl")).status().unwrap();
+    let folder = Folder::new();
+    let made = Command::new("mkfifo").arg(folder.path("pipe.wgsl")).status().unwrap();
     assert!(made.success());
-    std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero.wgsl")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", folder.path("zero.wgsl")).unwrap();
     let model = tiny();
     for path in ["pipe.wgsl", "zero.wgsl"] {
-        let said = format!("{path}: ");
         for (args, expected) in [
             (&["check", "gemv/naive", "--wgsl", path][..], 2),
             (&["bench", "gemv/naive", "--wgsl", path], 2),
@@ -100,13 +87,12 @@ fn only_regular_files_are_read() {
             (&["decode", "--model", &model, "--prompt-tokens-file", path], 2),
             (&["perplexity", "--model", &model, "--text", path], 2),
         ] {
-            let (code, text) = run(folder.path(), args);
-            assert_eq!(code, expected, "{args:?}: {text}");
-            assert!(text.contains(&said), "{args:?}: {text}");
-            assert!(text.contains("not a regular file"), "{args:?}: {text}");
+            let output = run(&folder, args);
+            assert_ends(&output, expected, &format!("{path}: "));
+            assert_ends(&output, expected, "not a regular file");
         }
     }
-    assert!(!folder.path().join("page.html").exists());
+    assert!(!folder.join("page.html").exists());
 }
 
 /// Files in the place of `residual_add/naive`, whose `delta` has N values as `x` has: a change to
@@ -114,7 +100,7 @@ fn only_regular_files_are_read() {
 #[test]
 fn what_a_text_makes_of_a_shape_or_a_compiler_ends_in_a_message() {
     let Some(_) = common::gpu() else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let text = lathe_kernels::source("residual_add", "naive").unwrap().text;
     let long = format!("{}\n@compute", "// A text is long.\n".repeat(1 << 18));
     let private = "var<private> big: array<f32, 134217728>;\n@compute";
@@ -138,68 +124,62 @@ fn what_a_text_makes_of_a_shape_or_a_compiler_ends_in_a_message() {
             assert!(wrong.contains(from), "{from}: {text}");
             wrong = wrong.replace(from, to);
         }
-        fs::write(folder.path().join("mine.wgsl"), wrong).unwrap();
+        folder.write("mine.wgsl", wrong);
         let check = ["check", "residual_add", "--wgsl", "mine.wgsl", "--shape", shape];
-        let (code, said) = run(folder.path(), &check);
-        let said = said.chars().take(2000).collect::<String>();
-        assert_eq!(code, expected, "{words}: {said}");
-        assert!(said.contains(words), "{words}: {said}");
+        let output = run(&folder, &check);
+        let text = said(&output).chars().take(2000).collect::<String>();
+        assert_eq!(code(&output), expected, "{words}: {text}");
+        assert!(said(&output).contains(words), "{words}: {text}");
     }
 }
 
 #[test]
 fn an_output_that_cannot_be_written_is_usage() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("file"), "").unwrap();
+    let folder = Folder::new();
+    folder.write("file", "");
     let long = "n".repeat(300);
     for path in ["missing/a.gguf", "file/a.gguf", &long] {
-        let (code, text) = run(folder.path(), &["synth", "--arch", "gemma3-mini", "-o", path]);
-        assert_eq!(code, 2, "{text}");
-        assert!(text.contains(&format!("{path}: cannot ")), "{text}");
-        let (code, text) = run(folder.path(), &["quantize", &tiny(), "--to", "q8_0", "-o", path]);
-        assert_eq!(code, 2, "{text}");
+        let output = run(&folder, &["synth", "--arch", "gemma3-mini", "-o", path]);
+        assert_ends(&output, 2, &format!("{path}: cannot "));
+        ended(&run(&folder, &["quantize", &tiny(), "--to", "q8_0", "-o", path]), 2);
     }
 }
 
 #[test]
 fn names_that_are_no_text_and_names_that_move_the_cursor_are_shown() {
-    let folder = tempfile::tempdir().unwrap();
-    let named = |bytes: &[u8]| -> PathBuf { folder.path().join(OsStr::from_bytes(bytes)) };
+    let folder = Folder::new();
+    let named = |bytes: &[u8]| folder.as_ref().join(OsStr::from_bytes(bytes));
     let (latin, red) = (named(b"caf\xe9.gguf"), named(b"\x1b[31mred.gguf"));
     for path in [&latin, &red] {
         fs::copy(tiny(), path).unwrap();
         for flag in [None, Some("--json")] {
-            let mut command = command_in(folder.path(), &["inspect"]);
+            let mut command = command_in(&folder, &["inspect"]);
             let output = command.arg(path).args(flag).output().unwrap();
-            let (code, text) = outcome(&output);
-            assert_eq!(code, 0, "{text}");
+            let text = printed(&output);
             assert!(text.contains("caf\u{fffd}.gguf") || text.contains("red.gguf"), "{text}");
-            assert!(!text.contains('\x1b'), "{text:?}");
+            assert!(!said(&output).contains('\x1b'), "{text:?}");
         }
     }
-    let (code, text) = run(folder.path(), &["inspect", "\x1b[31mnone.gguf"]);
-    assert_eq!((code, text.contains('\x1b')), (5, false), "{text:?}");
+    let errors = ended(&run(&folder, &["inspect", "\x1b[31mnone.gguf"]), 5);
+    assert!(!errors.contains('\x1b'), "{errors:?}");
 }
 
 #[test]
 fn parameters_and_adapters_have_ranges() {
-    let folder = tempfile::tempdir().unwrap();
     for kernel in ["rope", "qk_norm_rope", "qkv_rope_append", "attention_append"] {
         for value in ["0", "-0", "1e-300", "inf"] {
             let shape = format!("ROPE_BASE={value}");
-            let (code, text) = run(folder.path(), &["check", kernel, "--shape", &shape]);
-            assert_eq!(code, 2, "{text}");
-            assert!(text.contains(&format!("ROPE_BASE={value}: expected a number from 1.0")));
+            let words = format!("{shape}: expected a number from 1.0");
+            assert_refused(&["check", kernel, "--shape", &shape], 2, &words);
         }
     }
-    let (code, text) = run(folder.path(), &["doctor", "--adapter", ""]);
-    assert_eq!(code, 2, "{text}");
+    assert_refused(&["doctor", "--adapter", ""], 2, "the adapter's name is empty");
 }
 
 #[test]
 fn a_stale_choice_is_said_once_and_left_out() {
     let Some(gpu) = common::gpu() else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let kernel = lathe_kernels::kernel("gemv").unwrap();
     let shape = kernel.key(&common::problem(kernel, "ROWS=64,K=64").shape);
     let place = gpu.place();
@@ -210,11 +190,9 @@ fn a_stale_choice_is_said_once_and_left_out() {
         "source": "0", "ratio": { "median": 0.5, "low": 0.4, "high": 0.6 },
         "incumbent": "naive", "date": "",
     }]});
-    let path = folder.path().join("tuned.json");
-    fs::write(&path, store.to_string()).unwrap();
+    let path = folder.write("tuned.json", store.to_string());
     let args = ["bench", "gemv", "--selected", "--shape", &shape];
-    let output = command_in(folder.path(), &args).env("LATHE_TUNED", &path).output().unwrap();
-    let (code, text) = outcome(&output);
-    assert_eq!(code, 0, "{text}");
-    assert_eq!(text.matches("tuned entry is stale, ignored").count(), 1, "{text}");
+    let output = command_in(&folder, &args).env("LATHE_TUNED", &path).output().unwrap();
+    let errors = ended(&output, 0);
+    assert_eq!(errors.matches("tuned entry is stale, ignored").count(), 1, "{errors}");
 }

@@ -2,30 +2,31 @@
 //! have, a step whose waits give up is replaced, and long texts stay the same.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::cell::Cell;
 use std::collections::HashSet;
-use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lathe_harness::decode::load::LayerWeights;
 use lathe_harness::decode::{
-    Checked, Chunks, DecodeGraph, DecodeOptions, Decoder, Looks, Model, Observer, Script, Session,
+    Checked, Chunks, DecodeGraph, DecodeOptions, Decoder, Looks, Observer, Script, Session,
     Weights, logits_limit,
 };
 use lathe_harness::error::{Error, Result};
-use lathe_harness::execute::{Batch, Execute, GpuExecutor, Stream};
+use lathe_harness::execute::{Execute, GpuExecutor};
 use lathe_harness::gpu::Policy;
 use lathe_harness::model::Config;
-use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
+use lathe_harness::model::synth::{SynthArch, SynthSpec};
 use lathe_harness::plan::backend_text;
-use lathe_harness::plan::recording::{Op, Part, Recording, TensorId};
+use lathe_harness::plan::recording::{Op, Recording, TensorId};
 use lathe_harness::plan::run::{Bound, LeftOut, Runs, without_each_phase};
 use lathe_harness::plan::select::Hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, Format, KvFormat};
 
-use crate::common::{self, Device, GOLDENS, Golden, LONGER};
+use crate::common::{self, Device, Fault, Faulty, GOLDENS, Golden, LONGER};
 
 /// Capabilities of a data-centre GPU, as far as persistent kernels care.
 fn large() -> Capabilities {
@@ -44,11 +45,8 @@ fn of_shape(arch: SynthArch, matrices: Format, context: usize, grid: Grid) -> De
         SynthArch::Llama3_2_1b => SynthArch::LlamaMini,
         _ => SynthArch::Qwen3Mini,
     };
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("mini.gguf");
-    let spec = SynthSpec { arch: mini, quant: Format::Bf16, embed_quant: None, seed: 1 };
-    write_synth(&spec, &path, &mut |_, _| {}).unwrap();
-    let mut model = Model::open(&path).unwrap();
+    let quant = Format::Bf16;
+    let mut model = common::synthetic(&SynthSpec { arch: mini, quant, embed_quant: None, seed: 1 });
     let small = model.config.clone();
     // Hidden, feed-forward, heads, KV heads, width of a head.
     let [hidden, ffn, n_heads, n_kv_heads, head_dim] = match arch {
@@ -128,16 +126,6 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
             }
         }
     }
-    for name in GOLDENS {
-        let model = common::model(name);
-        for context in [64, 200] {
-            for grid in [grid(128, 256), grid(64, 64), grid(1, 64)] {
-                let graph = model.graph_for(&large(), &of_step(context, grid));
-                let graph = graph.unwrap_or_else(|e| panic!("{name} {context} {grid:?}: {e}"));
-                assert!(!graph.recording.runs.is_empty(), "{name} {context} {grid:?}");
-            }
-        }
-    }
 }
 
 /// Each phase covers all layers, and no dispatch is left out twice.
@@ -166,11 +154,22 @@ fn assert_in_all_layers(recording: &Recording, all: &[LeftOut], layers: usize, s
 fn phases_are_left_out_of_layers_that_differ() {
     for name in GOLDENS {
         let model = common::model(name);
-        for together in [u32::MAX, 1] {
-            let grid = Grid { groups: 64, invocations: 64, prefetch: 1, layers: together };
-            let graph = model.graph_for(&large(), &of_step(64, grid)).unwrap();
+        let grid =
+            |groups, invocations, prefetch, layers| Grid { groups, invocations, prefetch, layers };
+        let all = u32::MAX;
+        for (context, grid) in [
+            (64, grid(64, 64, 1, all)),
+            (64, grid(64, 64, 1, 1)),
+            (64, grid(128, 256, 2, all)),
+            (64, grid(1, 64, 2, all)),
+            (200, grid(128, 256, 2, all)),
+            (200, grid(64, 64, 2, all)),
+            (200, grid(1, 64, 2, all)),
+        ] {
+            let said = format!("{name} {context} {grid:?}");
+            let graph = model.graph_for(&large(), &of_step(context, grid));
+            let graph = graph.unwrap_or_else(|e| panic!("{said}: {e}"));
             let all = without_each_phase(&graph.recording, &large()).unwrap();
-            let said = format!("{name} {together}");
             assert_in_all_layers(&graph.recording, &all, model.config.n_layers, &said);
         }
     }
@@ -271,6 +270,11 @@ fn a_session_goes_on_without_runs_whose_waits_give_up() {
         );
         return;
     }
+    let grid = |groups, invocations| Grid { groups, invocations, ..TOO_MANY };
+    assert_eq!(gpu.waits(grid(1, 32), 5).unwrap(), None);
+    assert!(gpu.run_grid().unwrap().unwrap_err().contains("software"));
+    let fault = gpu.waits(grid(64, 32), 5).unwrap().expect("they cannot all run at once");
+    assert!(fault.contains("64 workgroups of 32"), "{fault}");
     for name in ["llama-tiny-q4km", "gemma3-tiny-f16"] {
         let Golden { prompt, mut greedy, model, .. } = Golden::load(name);
         let n = greedy.len();
@@ -305,9 +309,13 @@ fn a_session_goes_on_without_runs_whose_waits_give_up() {
 
         // A choice fails loudly, and nobody hears of a token that its steps made.
         let mut session = model.session(&gpu, session_options(Runs::Of(TOO_MANY))).unwrap();
-        let (run, heard) = generate(&mut session);
-        assert!(matches!(run.unwrap_err(), Error::Waits { .. }), "{name}");
-        assert_eq!(heard, greedy[..1], "{name}");
+        for _ in 0..2 {
+            let (run, heard) = generate(&mut session);
+            let error = run.unwrap_err();
+            assert!(matches!(error, Error::Waits { .. }), "{name}: {error}");
+            assert!(error.to_string().contains("--runs off"), "{name}: {error}");
+            assert_eq!(heard, greedy[..1], "{name}");
+        }
     }
     let said = gpu.run_grid().unwrap().unwrap_err();
     assert!(said.contains("waited in vain"), "{said}");
@@ -352,55 +360,6 @@ fn observers_hear_each_token_once_and_every_step() {
     }
 }
 
-/// An executor whose waits give up after some submissions.
-struct GivesUp<'a> {
-    inner: &'a mut GpuExecutor,
-    submissions: usize,
-}
-
-impl Execute for GivesUp<'_> {
-    fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()> {
-        self.inner.write_words(tensor, at, words)
-    }
-    fn clear(&mut self, tensor: TensorId) -> Result<()> {
-        self.inner.clear(tensor)
-    }
-    fn prepare(&mut self, parts: &[Part]) -> Result<()> {
-        self.inner.prepare(parts)
-    }
-    fn run(&mut self, parts: &[Part]) -> Result<()> {
-        self.submissions = self.submissions.checked_sub(1).ok_or_else(gave_up)?;
-        self.inner.run(parts)
-    }
-    fn stream(
-        &mut self,
-        stream: &Stream,
-        on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let left = &mut self.submissions;
-        let mut failed = false;
-        self.inner.stream(stream, &mut |batch| {
-            let Some(fewer) = left.checked_sub(1) else {
-                failed = true;
-                return ControlFlow::Break(());
-            };
-            *left = fewer;
-            on(batch)
-        })?;
-        if failed { Err(gave_up()) } else { Ok(()) }
-    }
-    fn read_words(&mut self, tensor: TensorId) -> Result<Vec<u32>> {
-        self.inner.read_words(tensor)
-    }
-    fn read_f32(&mut self, tensor: TensorId) -> Result<Vec<f32>> {
-        self.inner.read_f32(tensor)
-    }
-}
-
-fn gave_up() -> Error {
-    Error::Waits { adapter: "a test".into(), waits: 1 }
-}
-
 /// Wherever a run fails, another goes on after the tokens that were handed out: at full speed and
 /// step by step.
 #[test]
@@ -427,7 +386,8 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
     let mut kept = Vec::new();
     for submissions in 0..=(n - 1) / 4 {
         for observed in [false, true] {
-            let mut failing = GivesUp { inner: &mut executor, submissions };
+            let fault = Rc::new(Cell::new(Fault::Waits(submissions)));
+            let mut failing = Faulty { inner: &mut executor, fault, graph: &graph, given: first };
             let (known, run) = decode(&mut failing, observed, &script);
             assert!(matches!(run.unwrap_err(), Error::Waits { .. }), "{submissions}");
             assert_eq!(known, greedy[..known.len()], "{submissions}");

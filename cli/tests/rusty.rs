@@ -12,6 +12,7 @@ use lathe_harness::execute::{CpuExecutor, Execute};
 use lathe_harness::gpu::{Gpu, Policy};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::export::{ExportSpec, write_gguf};
+use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_kernels::{Format, KvFormat};
 use serde_json::Value;
 
@@ -120,6 +121,7 @@ fn the_quantised_file_writes_what_it_wrote() {
     let model = quantised();
     let texts = greedy_texts(&model, None);
     let (oracle, own) = (json("rusty.json"), json("rusty-q6_k.json"));
+    let trained = Tokenizer::open(&common::golden("rusty/tokenizer.json")).unwrap();
     let pairs = oracle["cases"].as_array().unwrap().iter().zip(own["cases"].as_array().unwrap());
     assert_eq!(texts.len(), pairs.len());
     for ((theirs, ours), (_, written)) in pairs.zip(&texts) {
@@ -129,11 +131,14 @@ fn the_quantised_file_writes_what_it_wrote() {
         let greedy = ids(&theirs["greedy"]);
         let same = written.iter().zip(&greedy).take_while(|(a, b)| a == b).count();
         assert_eq!(same as u64, ours["as_bf16"].as_u64().unwrap(), "{}", ours["text"]);
-        // The file's own tokenizer is that of the oracle.
-        let tokenizer = model.tokenizer().unwrap();
+        // The file's own tokenizer and that of `tokenizer.json` are the oracle's.
         let text = theirs["text"].as_str().unwrap();
-        assert_eq!(tokenizer.encode(text, true).unwrap(), ids(&theirs["prompt"])[1..]);
-        assert_eq!(tokenizer.decode(&greedy), theirs["continuation"].as_str().unwrap());
+        for tokenizer in [model.tokenizer().unwrap(), &trained] {
+            assert_eq!(tokenizer.encode(text, true).unwrap(), ids(&theirs["prompt"])[1..]);
+            assert_eq!(tokenizer.decode(&greedy), theirs["continuation"].as_str().unwrap());
+        }
+        let markup = format!("<|endoftext|>{text}");
+        assert_eq!(trained.encode_markup(&markup).unwrap(), ids(&theirs["prompt"]));
     }
     let Some(gpu) = common::own_gpu() else { return };
     for (at, text) in greedy_texts(&model, Some(&gpu)) {

@@ -22,8 +22,7 @@ use crate::common::{self, Device, on_cpu, on_gpu};
 const SEED: u32 = 5;
 
 /// Basic settings: nothing but the temperature bends the distribution.
-const PLAIN: Sampling =
-    Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 };
+const PLAIN: Sampling = common::warm(0.8);
 
 /// Tokens that a variant draws from the same logits at these positions.
 fn draws(

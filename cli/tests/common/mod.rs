@@ -1,20 +1,23 @@
 //! Shared parts of the tests: the device and its executors, the `lathe` command, and the goldens.
 #![allow(dead_code, reason = "each test target uses its own part")]
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lathe_harness::decode::{DecodeGraph, Decoder, Model, Prompts, Script};
-use lathe_harness::error::Error;
-use lathe_harness::execute::{CpuExecutor, Execute, GpuExecutor};
+use lathe_harness::decode::{DecodeGraph, Decoder, Model, Prompts, Sampling, Script};
+use lathe_harness::error::{Error, Result};
+use lathe_harness::execute::{Batch, CpuExecutor, Execute, GpuExecutor, Stream};
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
-use lathe_harness::plan::recording::Recording;
+use lathe_harness::model::synth::{SynthSpec, write_synth};
+use lathe_harness::plan::recording::{Part, Recording, TensorId};
 use lathe_kernels::{Kernel, Problem};
 use serde_json::Value;
 
@@ -27,7 +30,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    fn open() -> Result<Self, Error> {
+    fn open() -> Result<Self> {
         Gpu::open(None, Checks::Files).map(|gpu| Arc::new(gpu).into())
     }
 }
@@ -229,6 +232,14 @@ pub(crate) fn assert_ends(output: &Output, expected: i32, words: &str) {
     assert!(stderr(output).contains(words), "`{words}` is not in: {}", stderr(output));
 }
 
+/// A command ends with this exit code and these words on stderr, and prints nothing.
+#[track_caller]
+pub(crate) fn assert_refused(args: &[&str], expected: i32, words: &str) {
+    let output = lathe(args);
+    assert_ends(&output, expected, words);
+    assert!(output.stdout.is_empty(), "{args:?}: {}", stdout(&output));
+}
+
 /// Checks that a command ended well and returns its stdout.
 #[track_caller]
 pub(crate) fn printed(output: &Output) -> String {
@@ -340,6 +351,19 @@ pub(crate) fn model(name: &str) -> Model {
     Model::open(golden(&format!("{name}.gguf"))).unwrap()
 }
 
+/// A synthetic checkpoint.
+pub(crate) fn synthetic(spec: &SynthSpec) -> Model {
+    let folder = Folder::new();
+    let path = folder.join("synthetic.gguf");
+    write_synth(spec, &path, &mut |_, _| {}).unwrap();
+    Model::open(&path).unwrap()
+}
+
+/// Draws bent by nothing but a temperature.
+pub(crate) const fn warm(temperature: f32) -> Sampling {
+    Sampling { temperature, top_k: 0, top_p: 1.0, repeat_penalty: 1.0, repeat_last_n: 0 }
+}
+
 pub(crate) fn ids(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
@@ -390,4 +414,102 @@ pub(crate) fn nmse(expected: &[f32], got: &[f32]) -> f64 {
 
 pub(crate) fn on_cpu(graph: &DecodeGraph) -> CpuExecutor {
     CpuExecutor::new(Arc::clone(&graph.recording))
+}
+
+/// A planted fault of an executor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    Nothing,
+    /// A token that is heard while the run goes on is another than the one in memory.
+    Heard,
+    /// A chosen token is another, heard and in memory alike.
+    Chosen,
+    /// The host's tokens do not stay.
+    Given,
+    /// Logits are off.
+    Logits,
+    /// A reset that forgets the step state.
+    Reset,
+    /// Waits give up after so many submissions.
+    Waits(usize),
+}
+
+impl Fault {
+    fn submit(fault: &Cell<Self>) -> Result<()> {
+        if let Self::Waits(left) = fault.get() {
+            let gave_up = || Error::Waits { adapter: "a test".into(), waits: 1 };
+            fault.set(Self::Waits(left.checked_sub(1).ok_or_else(gave_up)?));
+        }
+        Ok(())
+    }
+}
+
+/// A device with a fault that comes and goes.
+pub(crate) struct Faulty<'a> {
+    pub(crate) inner: &'a mut dyn Execute,
+    pub(crate) fault: Rc<Cell<Fault>>,
+    pub(crate) graph: &'a DecodeGraph,
+    /// Number of tokens that the host gives.
+    pub(crate) given: usize,
+}
+
+impl Execute for Faulty<'_> {
+    fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()> {
+        self.inner.write_words(tensor, at, words)
+    }
+
+    fn clear(&mut self, tensor: TensorId) -> Result<()> {
+        match self.fault.get() {
+            Fault::Reset if tensor == self.graph.state => Ok(()),
+            _ => self.inner.clear(tensor),
+        }
+    }
+
+    fn prepare(&mut self, parts: &[Part]) -> Result<()> {
+        self.inner.prepare(parts)
+    }
+
+    fn run(&mut self, parts: &[Part]) -> Result<()> {
+        Fault::submit(&self.fault)?;
+        self.inner.run(parts)
+    }
+
+    fn stream(
+        &mut self,
+        stream: &Stream,
+        on: &mut dyn FnMut(Batch) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let (fault, mut submitted) = (&self.fault, Ok(()));
+        self.inner.stream(stream, &mut |mut batch| {
+            submitted = Fault::submit(fault);
+            if submitted.is_err() {
+                return ControlFlow::Break(());
+            }
+            if matches!(fault.get(), Fault::Heard | Fault::Chosen) {
+                batch.words.iter_mut().take(1).for_each(|word| *word ^= 1);
+            }
+            on(batch)
+        })?;
+        submitted
+    }
+
+    fn read_words(&mut self, tensor: TensorId) -> Result<Vec<u32>> {
+        let mut words = self.inner.read_words(tensor)?;
+        match self.fault.get() {
+            Fault::Chosen if tensor == self.graph.tokens => {
+                words[self.given..].iter_mut().for_each(|token| *token ^= 1);
+            }
+            Fault::Given if tensor == self.graph.tokens => words[0] ^= 1,
+            _ => {}
+        }
+        Ok(words)
+    }
+
+    fn read_f32(&mut self, tensor: TensorId) -> Result<Vec<f32>> {
+        let mut values = self.inner.read_f32(tensor)?;
+        if self.fault.get() == Fault::Logits {
+            values[5] += 0.5;
+        }
+        Ok(values)
+    }
 }
