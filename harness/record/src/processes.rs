@@ -2,7 +2,7 @@
 //! the next one has them elsewhere: processes are the unit of evidence.
 
 use super::add_new;
-use super::record::{Ab, AbProcess, AbSide, Bench, BenchCase, Body, Record, Timing};
+use super::record::{Ab, AbProcess, AbSide, Bench, BenchCase, Body, Record};
 
 /// Fewest processes whose agreement is a claim.
 pub const CLAIM: usize = 3;
@@ -17,7 +17,7 @@ pub fn merged(records: Vec<Record>) -> Result<Record, String> {
     let mut records = records.into_iter();
     let mut first = records.next().ok_or("no process wrote a record")?;
     match &mut first.body {
-        Body::Bench(bench) => bench.cases.iter_mut().flat_map(timings).for_each(|timing| {
+        Body::Bench(bench) => bench.cases.iter_mut().flat_map(BenchCase::timings).for_each(|timing| {
             timing.processes = vec![timing.samples_us.len()];
         }),
         Body::Ab(ab) => ab.processes = vec![process(ab)],
@@ -45,27 +45,15 @@ pub fn merged(records: Vec<Record>) -> Result<Record, String> {
     Ok(first)
 }
 
-/// Timings of a case in a fixed order.
-fn timings(case: &mut BenchCase) -> impl Iterator<Item = &mut Timing> {
-    let stages = case.stages.iter_mut().filter_map(|stage| stage.cold.as_mut());
-    [&mut case.cold, &mut case.warm].into_iter().chain(&mut case.overlapped).chain(stages)
-}
-
 fn add_bench(bench: &mut Bench, mut other: Bench) -> Result<(), String> {
     bench.failed.append(&mut other.failed);
     for case in &mut bench.cases {
         let key = case.key();
         let same = other.cases.iter_mut().find(|other| other.key() == key);
         let same = same.ok_or_else(|| format!("{key} is not in every process"))?;
-        for (stage, other) in case.stages.iter_mut().zip(&mut same.stages) {
-            // What did not repeat in one process has no time.
-            if stage.cold.is_none() || other.cold.is_none() {
-                (stage.cold, other.cold) = (None, None);
-            }
-        }
         case.nmse = case.nmse.max(same.nmse);
         add_new(&mut case.flags, same.flags.iter().copied());
-        for (into, timing) in timings(case).zip(timings(same)) {
+        for (into, timing) in case.timings().zip(same.timings()) {
             into.processes.push(timing.samples_us.len());
             into.samples_us.append(&mut timing.samples_us);
             into.settled &= timing.settled;
@@ -96,7 +84,7 @@ fn add_ab(ab: &mut Ab, mut other: Ab) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::made_up::environment;
+    use crate::record::{Timing, made_up::environment};
 
     #[test]
     fn timings_of_processes_keep_all_samples_and_their_spread_over_processes() {

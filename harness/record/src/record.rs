@@ -246,8 +246,6 @@ pub struct BenchCase {
     /// Cold invocations each with outputs of its own, in batches without a barrier, so that
     /// neighbours overlap: throughput without the launch. None unless asked for.
     pub overlapped: Option<Timing>,
-    /// Each dispatch of an invocation alone, cold. Empty unless asked for, and for one dispatch.
-    pub stages: Vec<StageTiming>,
     /// Bytes an invocation must move.
     pub bytes: f64,
     /// Floating-point operations of an invocation.
@@ -283,12 +281,15 @@ impl BenchCase {
         format!("{}/{} {}", self.kernel, self.variant, self.shape)
     }
 
+    /// Its timings in a fixed order.
+    pub(crate) fn timings(&mut self) -> impl Iterator<Item = &mut Timing> {
+        [&mut self.cold, &mut self.warm].into_iter().chain(&mut self.overlapped)
+    }
+
     /// Fills in the figures that follow from its samples and this copy bandwidth.
     #[must_use]
     pub fn settled(mut self, copy_gb_s: Option<f64>) -> Self {
-        let stages = self.stages.iter_mut().filter_map(|stage| stage.cold.as_mut());
-        let own = [&mut self.cold, &mut self.warm].into_iter().chain(&mut self.overlapped);
-        own.chain(stages).for_each(Timing::settle);
+        self.timings().for_each(Timing::settle);
         let us = self.cold.median_us;
         (self.gb_s, self.tflop_s) = (self.bytes / us / 1e3, self.flops / us / 1e6);
         self.fraction_of_copy = copy_gb_s.map_or(0.0, |copy| self.gb_s / copy);
@@ -355,16 +356,6 @@ impl fmt::Display for Flag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
-}
-
-/// Time of one dispatch among those of an invocation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StageTiming {
-    /// WGSL entry point.
-    pub entry: String,
-    /// The dispatch repeated on the scratch memory that a whole invocation left. None if the
-    /// dispatch then does something else than in an invocation.
-    pub cold: Option<Timing>,
 }
 
 /// Time of one invocation.

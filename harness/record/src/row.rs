@@ -26,7 +26,7 @@ pub enum Kind {
     /// A kernel alone: variant and shape.
     #[default]
     Bench,
-    /// One dispatch of a kernel of several.
+    /// One dispatch of a kernel of several, in committed files alone.
     Stage,
     /// A case that gave no result; `flags` says why.
     Failed,

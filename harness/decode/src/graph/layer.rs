@@ -1,4 +1,5 @@
-//! The operations of a layer of a decode step. [`super::chunk`] has those of a chunk of a prompt.
+//! The operations of a layer, of a decode step and of a chunk of a prompt. [`super::chunk`] has the
+//! attention of a chunk.
 
 use std::sync::Arc;
 
@@ -20,13 +21,13 @@ use lathe_device::plan::recording::{Label, TensorId, TensorInit};
 use lathe_device::plan::weights::WeightRows;
 
 /// A norm of the stream that the next matrix may make itself.
-pub(super) struct Left {
+struct Left {
     /// The norm as an operation of its own, whose output that matrix then reads.
-    pub(super) apart: Listed,
+    apart: Listed,
     /// The weight of the norm of a branch that joins the stream first, if one does.
-    pub(super) post: Option<TensorId>,
+    post: Option<TensorId>,
     /// The weight of the stream's norm.
-    pub(super) norm: TensorId,
+    norm: TensorId,
 }
 
 /// Operations on a layer's heads before attention.
@@ -46,14 +47,14 @@ pub(super) fn norm(wanted: bool) -> Norm {
 impl Lister<'_> {
     /// Input of the first matrix of a branch.
     fn branch_input(&self, v: &Vectors, weight: TensorId) -> Input {
-        match self.config.post_norms {
+        match self.config.post_norms || !v.is_one() {
             true => Input::Vector(v.normed),
             false => Input::Norm { stream: v.stream, weight },
         }
     }
 
     /// Destination of the matrix that ends a branch.
-    pub(super) fn branch_end(&self, v: &Vectors) -> To {
+    fn branch_end(&self, v: &Vectors) -> To {
         match self.config.post_norms {
             true => (v.branch, Beta::Zero),
             false => (v.stream, Beta::One),
@@ -61,13 +62,13 @@ impl Lister<'_> {
     }
 
     /// Lists a norm that no matrix takes over, as an operation of its own.
-    pub(super) fn apart(&mut self, left: Option<Left>) {
+    fn apart(&mut self, left: Option<Left>) {
         self.nodes.extend(left.map(|left| Node::Op(left.apart)));
     }
 
     /// A branch normed, added to the stream, and the stream normed for the next matrix, which may
     /// take that over; nothing where branches are not normed.
-    pub(super) fn residual(
+    fn residual(
         &mut self,
         layer: usize,
         op: &'static str,
@@ -122,7 +123,7 @@ impl Lister<'_> {
     }
 
     /// A layer's cache: of several sequences one after the other.
-    pub(super) fn new_cache(&mut self, layer: usize) -> KvCache {
+    fn new_cache(&mut self, layer: usize) -> KvCache {
         let (c, options) = (self.config, self.options);
         let window = c.layer_window(layer);
         let capacity = window.map_or(options.context, |w| w.min(options.context)).max(1);
@@ -140,21 +141,71 @@ impl Lister<'_> {
         cache
     }
 
+    /// All layers. The rows of a matrix meet all tokens while they are read once. Where branches are
+    /// normed, the last one's residual also makes the head's input.
+    pub(super) fn layers(&mut self, v: &Vectors, norms: &[TensorId]) {
+        let c = self.config;
+        let mut left = (c.post_norms && c.n_layers > 0).then(|| Left {
+            apart: self.norm(at(Some(0), "attn_norm"), v, norms[0]),
+            post: None,
+            norm: norms[0],
+        });
+        for (i, w) in self.weights.layers.iter().enumerate() {
+            let cache = if v.in_chunk { self.caches[i] } else { self.new_cache(i) };
+            self.qkv(i, w, v, norms[i], left);
+            match v.in_chunk {
+                true => self.chunk_attention(i, w, v),
+                false => self.token_attention(i, w, v, cache),
+            }
+            let (output, end) = (std::slice::from_ref(&w.attn_output), self.branch_end(v));
+            let attended = Input::Vector(v.attended);
+            self.products(at(Some(i), "attn_output"), output, v, attended, end);
+            let ffn_norm = self.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
+            let post = ("post_attention_norm", w.post_attention_norm.as_ref());
+            left = self.residual(i, "attn_residual", v, post, ffn_norm);
+            self.gate_up(i, w, v, ffn_norm, left);
+            let down = std::slice::from_ref(&w.ffn_down);
+            self.products(at(Some(i), "ffn_down"), down, v, Input::Vector(v.gated), end);
+            let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
+            left = self.residual(i, "ffn_residual", v, post, norms[i + 1]);
+        }
+        self.apart(left);
+    }
+
+    /// The matrices that begin a branch, after the norm of the stream that is left to them, if one
+    /// is. The matrices of one token norm the stream themselves where branches are not normed.
+    fn begin_branch(
+        &mut self,
+        label: Label,
+        matrices: &[WeightRows],
+        v: &Vectors,
+        (op, weight): (&'static str, TensorId),
+        left: Option<Left>,
+        to: To,
+    ) {
+        self.apart(left);
+        let input = self.branch_input(v, weight);
+        if !self.config.post_norms && !v.is_one() {
+            let norm = self.norm(Label { op, ..label }, v, weight);
+            self.nodes.push(Node::Op(norm));
+        }
+        self.products(label, matrices, v, input, to);
+    }
+
     /// QKV, with the norm of the stream that is left to it, if one is.
     fn qkv(
         &mut self,
         layer: usize,
         w: &LayerWeights,
         v: &Vectors,
-        input: Input,
+        attn_norm: TensorId,
         left: Option<Left>,
     ) {
         let (label, to) = (at(Some(layer), "qkv"), (v.qkv, Beta::Zero));
         let (left, rows) = match (left, &w.qkv[..]) {
-            (Some(left), [rows]) => (left, rows),
+            (Some(left), [rows]) if v.is_one() => (left, rows),
             (left, matrices) => {
-                self.apart(left);
-                self.products(label, matrices, input, to);
+                self.begin_branch(label, matrices, v, ("attn_norm", attn_norm), left, to);
                 return;
             }
         };
@@ -162,7 +213,7 @@ impl Lister<'_> {
         let one = match left.post {
             None => {
                 let input = Input::Norm { stream: v.stream, weight: left.norm };
-                self.product(label, (weights, rows), input, to, 0)
+                self.product(label, (weights, rows), v, input, (to, 0, 0))
             }
             Some(post) => {
                 let fused = ResidualNormGemv {
@@ -177,35 +228,14 @@ impl Lister<'_> {
                 listed(label, kernel, &fused, &bindings)
             }
         };
-        let product = self.product(label, (weights, rows), input, to, 0);
+        let input = self.branch_input(v, attn_norm);
+        let product = self.product(label, (weights, rows), v, input, (to, 0, 0));
         self.nodes.push(Node::Fused(one, vec![left.apart, product]));
-    }
-
-    pub(super) fn attention(
-        &mut self,
-        layer: usize,
-        w: &LayerWeights,
-        v: &Vectors,
-        attn_norm: TensorId,
-        left: Option<Left>,
-    ) {
-        let cache = self.new_cache(layer);
-        self.qkv(layer, w, v, self.branch_input(v, attn_norm), left);
-
-        self.token_attention(layer, w, v, cache);
-        let (output, to) = (std::slice::from_ref(&w.attn_output), self.branch_end(v));
-        self.products(at(Some(layer), "attn_output"), output, Input::Vector(v.attended), to);
     }
 
     /// Lists the operations from the product of QKV to the output of attention, for a token of each
     /// sequence.
-    pub(super) fn token_attention(
-        &mut self,
-        layer: usize,
-        w: &LayerWeights,
-        v: &Vectors,
-        cache: KvCache,
-    ) {
+    fn token_attention(&mut self, layer: usize, w: &LayerWeights, v: &Vectors, cache: KvCache) {
         let (c, options) = (self.config, self.options);
         let heads = self.heads(layer, w, cache.capacity);
         let fused = AttentionAppend {
@@ -294,46 +324,27 @@ impl Lister<'_> {
         }
     }
 
-    /// Returns what is left to the first matrix of the next layer.
-    pub(super) fn feed_forward(
+    /// Gate and up with their activation: of one token and one matrix in one operation, which may
+    /// also take the norm of the stream that is left to it.
+    fn gate_up(
         &mut self,
         layer: usize,
         w: &LayerWeights,
         v: &Vectors,
-        next_norm: TensorId,
-    ) -> Option<Left> {
-        let ffn_norm = self.values(format!("l{layer}.ffn_norm"), &w.ffn_norm);
-        let post = ("post_attention_norm", w.post_attention_norm.as_ref());
-        let left = self.residual(layer, "attn_residual", v, post, ffn_norm);
-        let label = at(Some(layer), "ffn_gate_up");
-        match &w.gate_up[..] {
-            [rows] => {
-                let weights = self.matrix(matrix_name(label, 0), rows);
-                self.gate_up(label, (weights, rows), v, ffn_norm, left);
-            }
-            matrices => {
-                self.apart(left);
-                let (input, to) = (self.branch_input(v, ffn_norm), (v.gate_up, Beta::Zero));
-                self.products(label, matrices, input, to);
-                self.glu(layer, v);
-            }
-        }
-        let (down, to) = (std::slice::from_ref(&w.ffn_down), self.branch_end(v));
-        self.products(at(Some(layer), "ffn_down"), down, Input::Vector(v.gated), to);
-        let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
-        self.residual(layer, "ffn_residual", v, post, next_norm)
-    }
-
-    /// Gate and up of one matrix with their activation, and with the norm of the stream that is
-    /// left to them, if one is.
-    fn gate_up(
-        &mut self,
-        label: Label,
-        (weights, rows): (TensorId, &WeightRows),
-        v: &Vectors,
         ffn_norm: TensorId,
         left: Option<Left>,
     ) {
+        let label = at(Some(layer), "ffn_gate_up");
+        let rows = match &w.gate_up[..] {
+            [rows] if v.is_one() => rows,
+            matrices => {
+                let to = (v.gate_up, Beta::Zero);
+                self.begin_branch(label, matrices, v, ("ffn_norm", ffn_norm), left, to);
+                self.glu(layer, v);
+                return;
+            }
+        };
+        let weights = self.matrix(matrix_name(label, 0), rows);
         let c = self.config;
         let (n, k, weight) = (c.ffn, c.hidden, rows.format);
         let (activation, act_format, eps) = (c.activation, v.gated.format, c.rms_eps);
@@ -365,7 +376,7 @@ impl Lister<'_> {
     }
 
     /// Gate times up.
-    pub(super) fn glu(&mut self, layer: usize, v: &Vectors) {
+    fn glu(&mut self, layer: usize, v: &Vectors) {
         let glu = Glu {
             n: self.config.ffn,
             activation: self.config.activation,

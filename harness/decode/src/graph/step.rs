@@ -10,6 +10,7 @@ use lathe_kernels::argmax::Argmax;
 use lathe_kernels::embed::Embed;
 use lathe_kernels::gemv::Gemv;
 use lathe_kernels::gemv_q::GemvQ;
+use lathe_kernels::matmul::Matmul;
 use lathe_kernels::norm_gemv::NormGemv;
 use lathe_kernels::rms_norm::RmsNorm;
 use lathe_kernels::{
@@ -18,7 +19,6 @@ use lathe_kernels::{
 };
 
 use super::KvCache;
-use super::layer::Left;
 use crate::load::Weights;
 use crate::options::{Chunks, DecodeOptions};
 use crate::sampling::params;
@@ -157,6 +157,15 @@ pub(super) struct Vectors {
     pub(super) rows: usize,
     /// Sequences of these tokens.
     pub(super) of: TokensOf,
+    /// The tokens are neighbours in a prompt.
+    pub(super) in_chunk: bool,
+}
+
+impl Vectors {
+    /// Returns true for one token, whose matrices may take over the norm of what they read.
+    pub(super) fn is_one(&self) -> bool {
+        self.of == TokensOf::One && !self.in_chunk
+    }
 }
 
 /// Lists a decode step and the chunks of a prompt.
@@ -202,7 +211,7 @@ pub(super) fn listed<P: Params>(
 
 /// A matrix times one vector or several, `y_offset` elements into each row of the output and
 /// `y_after` ones from its end.
-pub(super) fn vectors_product(
+fn vectors_product(
     label: Label,
     (weights, matrix): (TensorId, &WeightRows),
     (x, n_vectors): (Vector, usize),
@@ -289,17 +298,40 @@ impl Lister<'_> {
         self.tensor(format!("rope.{base}"), TensorInit::Rope(spec))
     }
 
-    /// One matrix times its input, from element `y_offset` of the output on.
+    /// One matrix times its input, from element `y_offset` of each row of the output on, `y_after`
+    /// elements from its end.
     pub(super) fn product(
         &self,
         label: Label,
         (weights, rows): (TensorId, &WeightRows),
+        v: &Vectors,
         input: Input,
-        to: To,
-        y_offset: usize,
+        (to, y_offset, y_after): (To, usize, usize),
     ) -> Listed {
         match input {
-            Input::Vector(x) => vectors_product(label, (weights, rows), (x, 1), to, (y_offset, 0)),
+            Input::Vector(x) if v.in_chunk => {
+                let (y, beta) = to;
+                let product = Matmul {
+                    n_tokens: v.rows,
+                    rows: rows.rows(),
+                    k: rows.k,
+                    weight: rows.format,
+                    packing: Packing::Blocks,
+                    act_format: x.format,
+                    y_offset,
+                    y_after,
+                    beta,
+                };
+                let bindings = [("weights", weights), ("x", x.id), ("y", y.id)];
+                // The decode step decides how the matrix is packed.
+                listed(label, &lathe_kernels::matmul::OPERATION, &product, &bindings)
+                    .with_shape(move |packing| Matmul { packing, ..product }.shape())
+            }
+            Input::Vector(x) => {
+                // One vector has no next row to go on to.
+                let y_after = if v.is_one() { 0 } else { y_after };
+                vectors_product(label, (weights, rows), (x, v.rows), to, (y_offset, y_after))
+            }
             Input::Norm { stream, weight } => {
                 let gemv = NormGemv {
                     rows: rows.rows(),
@@ -318,11 +350,20 @@ impl Lister<'_> {
 
     /// Matrices that share an output, times their input: one product each, at successive offsets of
     /// the output, or added to its values.
-    pub(super) fn products(&mut self, label: Label, matrices: &[WeightRows], input: Input, to: To) {
+    pub(super) fn products(
+        &mut self,
+        label: Label,
+        matrices: &[WeightRows],
+        v: &Vectors,
+        input: Input,
+        to: To,
+    ) {
+        let all: usize = matrices.iter().map(WeightRows::rows).sum();
         let mut y_offset = 0;
         for (i, rows) in matrices.iter().enumerate() {
             let weights = self.matrix(matrix_name(label, i), rows);
-            let product = self.product(label, (weights, rows), input, to, y_offset);
+            let to = (to, y_offset, all - y_offset - rows.rows());
+            let product = self.product(label, (weights, rows), v, input, to);
             self.nodes.push(Node::Op(product));
             y_offset += rows.rows();
         }
@@ -349,22 +390,7 @@ impl Lister<'_> {
             .collect();
         norms.push(self.values("output_norm".into(), &self.weights.output_norm));
         let is_normed = c.post_norms && c.n_layers > 0;
-        match v.of {
-            // The rows of a matrix meet all sequences while they are read once.
-            TokensOf::Each => self.layers(&v, &norms),
-            TokensOf::One => {
-                let mut left = is_normed.then(|| Left {
-                    apart: self.norm(at(Some(0), "attn_norm"), &v, norms[0]),
-                    post: None,
-                    norm: norms[0],
-                });
-                for (i, w) in layers.iter().enumerate() {
-                    self.attention(i, w, &v, norms[i], left);
-                    left = self.feed_forward(i, w, &v, norms[i + 1]);
-                }
-                self.apart(left);
-            }
-        }
+        self.layers(&v, &norms);
         let tail = self.nodes.len();
         let head = match &self.weights.head {
             None => tables,
@@ -374,16 +400,15 @@ impl Lister<'_> {
         let apart = (!is_normed).then(|| self.norm(at(None, "output_norm"), &v, norm));
         let (label, to) = (at(None, "lm_head"), (logits, Beta::Zero));
         let products = head.iter().map(|(first, weights, rows)| {
-            // One vector has no next row to go on to.
-            let after = if n > 1 { c.vocab - first - rows.rows() } else { 0 };
-            vectors_product(label, (*weights, rows), (v.normed, n), to, (*first, after))
+            let to = (to, *first, c.vocab - first - rows.rows());
+            self.product(label, (*weights, rows), &v, Input::Vector(v.normed), to)
         });
         let mut nodes: Vec<Node> = match (apart, head.as_slice()) {
             (None, _) => products.map(Node::Op).collect(),
             // Dense heads keep a norm of their own: that joining them pays was not measured.
             (Some(apart), [(_, weights, rows)]) if n == 1 && !rows.format.is_dense() => {
                 let input = Input::Norm { stream: v.stream, weight: norm };
-                let one = self.product(label, (*weights, rows), input, to, 0);
+                let one = self.product(label, (*weights, rows), &v, input, (to, 0, 0));
                 vec![Node::Fused(one, [apart].into_iter().chain(products).collect())]
             }
             (Some(apart), _) => [apart].into_iter().chain(products).map(Node::Op).collect(),
@@ -438,6 +463,7 @@ impl Lister<'_> {
             gated: vector("gated", c.ffn, acts),
             rows: room,
             of,
+            in_chunk: false,
         }
     }
 

@@ -310,7 +310,6 @@ impl Session {
             cold,
             warm,
             overlapped,
-            stages: Vec::new(),
             bytes: cost.bytes,
             flops: cost.flops,
             rotated_bytes: bench.rotated_bytes(),

@@ -3,7 +3,7 @@
 use super::{Kind, Row};
 use crate::record::{
     Ab, AbSide, BenchCase, Body, Clock, Environment, Flag, GenerationTest, MeasuredModel, Profile,
-    Record, Selected, Suite, SuiteRun, Timing, Verified,
+    Record, Selected, Suite, SuiteRun, Verified,
 };
 use crate::{add_new, paired, stats};
 
@@ -18,7 +18,7 @@ pub(super) fn rows(run: &Row, record: &Record) -> Vec<Row> {
     let environment = &record.environment;
     let rows: Vec<Row> = match &record.body {
         Body::Bench(bench) => {
-            let cases = bench.cases.iter().flat_map(|case| self::case(run, environment, case));
+            let cases = bench.cases.iter().map(|case| self::case(run, environment, case));
             cases.chain(bench.failed.iter().map(|text| failed(run, text))).collect()
         }
         Body::Ab(ab) => vec![self::ab(run, ab)],
@@ -97,12 +97,9 @@ fn flags(flags: &[Flag]) -> String {
     flags.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-fn case(run: &Row, environment: &Environment, case: &BenchCase) -> Vec<Row> {
-    let of = |timing: &Timing| {
-        let row = timed(run, Kind::Bench, &timing.samples_us);
-        let (us, noise) = (row.median_us, timing.noise);
-        Row { noise, low_us: us * (1.0 - noise), high_us: us * (1.0 + noise), ..row }
-    };
+fn case(run: &Row, environment: &Environment, case: &BenchCase) -> Row {
+    let row = timed(run, Kind::Bench, &case.cold.samples_us);
+    let (us, noise) = (row.median_us, case.cold.noise);
     // What says how a kernel runs is no doubt about its time.
     let is_how = |flag: &&Flag| [Flag::WallClock, Flag::RuntimeChecksOn].contains(flag);
     let clock = if case.clock == Clock::Gpu { "GPU clock" } else { "wall clock" };
@@ -115,7 +112,10 @@ fn case(run: &Row, environment: &Environment, case: &BenchCase) -> Vec<Row> {
     }
     let mut doubts: Vec<Flag> = case.flags.iter().filter(|f| !is_how(f)).copied().collect();
     add_new(&mut doubts, (!case.cold.settled).then_some(Flag::NotSettled));
-    let whole = Row {
+    Row {
+        noise,
+        low_us: us * (1.0 - noise),
+        high_us: us * (1.0 + noise),
         subject: case.kernel.clone(),
         variant: case.variant.clone(),
         shape: case.shape.clone(),
@@ -128,19 +128,8 @@ fn case(run: &Row, environment: &Environment, case: &BenchCase) -> Vec<Row> {
         nmse: Some(case.nmse),
         nmse_bound: Some(case.nmse_bound),
         flags: flags(&doubts),
-        ..of(&case.cold)
-    };
-    let stage = |(entry, cold): (&String, &Timing)| Row {
-        kind: Kind::Stage,
-        subject: case.kernel.clone(),
-        variant: format!("{}:{entry}", case.variant),
-        shape: case.shape.clone(),
-        source: case.source.clone(),
-        how: whole.how.clone(),
-        ..of(cold)
-    };
-    let stages = case.stages.iter().filter_map(|s| Some((&s.entry, s.cold.as_ref()?))).map(stage);
-    std::iter::once(whole.clone()).chain(stages).collect()
+        ..row
+    }
 }
 
 /// A case without a result. Its text begins with `KERNEL/VARIANT SHAPE`.

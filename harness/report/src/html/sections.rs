@@ -1,7 +1,7 @@
 //! Sections of A/B runs, benchmarks and whole generations.
 
 use lathe_record::record::{
-    Ab, Bench, BenchCase, Clock, Environment, GenerationTests, StageTiming, Suite,
+    Ab, Bench, BenchCase, Clock, Environment, GenerationTests, Suite,
 };
 
 use super::chart::{Bar, bars};
@@ -132,10 +132,6 @@ pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
         ));
         for case in group.iter() {
             let fraction = first.cold.median_us / case.cold.median_us;
-            let stage = |s: &StageTiming| {
-                format!("{} {}", s.entry, maybe(s.cold.as_ref().map(|t| t.median_us), 2))
-            };
-            let stages: Vec<_> = case.stages.iter().map(stage).collect();
             table.row([
                 ("variant", Set::Name, case.variant.clone()),
                 ("speed", Set::Made, made::meter(fraction)),
@@ -151,7 +147,6 @@ pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
                 ("GB/s", Set::Figure, number(case.gb_s, 1)),
                 ("% of copy", Set::Figure, percent(case.fraction_of_copy)),
                 ("TFLOP/s", Set::Figure, at_least(case.flops / case.cold.median_us * 1e-6, 2)),
-                ("each dispatch alone, µs", Set::Name, stages.join(", ")),
                 ("doubts", Set::Made, made::flags(&doubts(case, environment))),
             ]);
         }
