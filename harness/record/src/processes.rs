@@ -17,9 +17,11 @@ pub fn merged(records: Vec<Record>) -> Result<Record, String> {
     let mut records = records.into_iter();
     let mut first = records.next().ok_or("no process wrote a record")?;
     match &mut first.body {
-        Body::Bench(bench) => bench.cases.iter_mut().flat_map(BenchCase::timings).for_each(|timing| {
-            timing.processes = vec![timing.samples_us.len()];
-        }),
+        Body::Bench(bench) => {
+            bench.cases.iter_mut().flat_map(BenchCase::timings).for_each(|timing| {
+                timing.processes = vec![timing.samples_us.len()];
+            })
+        }
         Body::Ab(ab) => ab.processes = vec![process(ab)],
         other => return Err(format!("a {} has no processes", other.what())),
     }

@@ -1,8 +1,6 @@
 //! Sections of A/B runs, benchmarks and whole generations.
 
-use lathe_record::record::{
-    Ab, Bench, BenchCase, Clock, Environment, GenerationTests, Suite,
-};
+use lathe_record::record::{Ab, Bench, BenchCase, Clock, Environment, GenerationTests, Suite};
 
 use super::chart::{Bar, bars};
 use super::markup::{
