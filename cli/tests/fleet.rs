@@ -26,7 +26,7 @@ fn a_run_counts_once_and_another_of_its_name_gets_a_number() {
     second.rows.drain(..2);
     // Parts of a run, in any order, are the run.
     let merged = merge(vec![at("a", &first), at("b", &second), at("c", &whole)], None);
-    assert_eq!(merged.merged, [whole.clone()]);
+    assert_eq!(merged.merged, std::slice::from_ref(&whole));
     assert_eq!((merged.notes.len(), merged.contradictions.len()), (2, 0));
     assert!(merged.notes[0].contains("a and b are one run"), "{:?}", merged.notes);
 

@@ -121,7 +121,7 @@ fn the_quantised_file_writes_what_it_wrote() {
     let model = quantised();
     let texts = greedy_texts(&model, None);
     let (oracle, own) = (json("rusty.json"), json("rusty-q6_k.json"));
-    let trained = Tokenizer::open(&common::golden("rusty/tokenizer.json")).unwrap();
+    let trained = Tokenizer::open(common::golden("rusty/tokenizer.json")).unwrap();
     let pairs = oracle["cases"].as_array().unwrap().iter().zip(own["cases"].as_array().unwrap());
     assert_eq!(texts.len(), pairs.len());
     for ((theirs, ours), (_, written)) in pairs.zip(&texts) {

@@ -11,6 +11,9 @@ use crate::{common, load};
 const NORM: &str = "model.norm.weight";
 const CONFIG: &str = "config.json: key `";
 
+/// A change, and the words of the refusal.
+type Case<'a, T> = (&'a dyn Fn(&mut T), &'a [&'a str]);
+
 fn parts() -> Parts {
     Parts::golden("llama-tiny-f16")
 }
@@ -122,7 +125,7 @@ fn tensors_that_do_not_make_the_model() {
         parts.tensors.push(Stored { name, dtype, shape: vec![16], data: vec![0; 64] });
     };
     let flat = vec![1; 70].into_iter().chain([128, 128]).collect::<Vec<u64>>();
-    let cases: [(&dyn Fn(&mut Parts), &[&str]); 8] = [
+    let cases: [Case<'_, Parts>; 8] = [
         (&|p| missing(p, Q), &["config.json", "self_attn.q_proj.weight`: is missing"]),
         (
             &|p| missing(p, "model.embed_tokens.weight"),
@@ -303,7 +306,7 @@ fn indices_that_point_elsewhere() {
 #[test]
 fn indices_that_do_not_fit_their_shards() {
     let shard = |index: &mut Value, shard: Value| index["weight_map"][NORM] = shard;
-    let cases: [(&dyn Fn(&mut Value), &[&str]); 7] = [
+    let cases: [Case<'_, Value>; 7] = [
         (&|index| shard(index, json!("none.safetensors")), &[AT_NORM, "none.s"]),
         (&|index| shard(index, json!(7)), &[AT_NORM, "expected a string"]),
         (&|index| shard(index, json!(null)), &[AT_NORM, "is missing"]),

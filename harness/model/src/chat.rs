@@ -226,7 +226,7 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
 fn deep<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, ChatError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name(NAME.into()).stack_size(STACK);
-        let thread = thread.spawn_scoped(scope, work).map_err(|error| wrong(error))?;
+        let thread = thread.spawn_scoped(scope, work).map_err(wrong)?;
         thread.join().map_err(|_| wrong("it panicked"))
     })
 }

@@ -20,7 +20,7 @@ pub fn merged(records: Vec<Record>) -> Result<Record, String> {
         Body::Bench(bench) => {
             bench.cases.iter_mut().flat_map(BenchCase::timings).for_each(|timing| {
                 timing.processes = vec![timing.samples_us.len()];
-            })
+            });
         }
         Body::Ab(ab) => ab.processes = vec![process(ab)],
         other => return Err(format!("a {} has no processes", other.what())),

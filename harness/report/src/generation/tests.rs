@@ -102,13 +102,13 @@ fn every_figure_that_nobody_verified_says_so() {
     // So do those that the clocks make doubtful, verified or not.
     for (verified, said) in [(true, "(throttled)"), (false, "(not verified, throttled)")] {
         let mut run = tests(&["a.gguf"], verified);
-        run.tests[0].watched = Watched { throttled: 5, flags: vec![Flag::Throttled.into()] };
+        run.tests[0].watched = Watched { throttled: 5, flags: vec![Flag::Throttled] };
         let cell = &super::tests(&run, &environment()).rows[0][6];
         assert!(cell.ends_with(said), "{cell}");
     }
     let mut run = suite(&["a.gguf"], true);
     for config in run.models[0].configs.values_mut() {
-        config.watched.flags = vec![Flag::NotSettled.into()];
+        config.watched.flags = vec![Flag::NotSettled];
     }
     for grid in super::suite(&run) {
         let mut cells = grid.rows.iter().flat_map(|row| &row[1..]);

@@ -96,7 +96,7 @@ fn bench() -> Record {
         shape: "ROWS=1536,K=1152,WEIGHT=bf16".into(),
         cold: Timing { median_us: us, noise: 0.003, ..Timing::default() },
         warm: Timing { median_us: 0.8 * us, ..Timing::default() },
-        clock: Clock::Gpu.into(),
+        clock: Clock::Gpu,
         bytes: 3.5e6,
         flops: 7e6,
         gb_s: 3.5e3 / us,
@@ -104,7 +104,7 @@ fn bench() -> Record {
         ..BenchCase::default()
     };
     let mut cases = vec![case("slow", 8.0), case("fast", 2.0), case("impossible", 0.5)];
-    cases[0].flags = vec![Flag::Noisy.into()];
+    cases[0].flags = vec![Flag::Noisy];
     record(Body::Bench(Bench { cases, ..Bench::default() }))
 }
 
@@ -118,7 +118,7 @@ fn ab(verdict: Verdict, median: f64) -> Record {
         b: "wide".into(),
         a_us: 8.9,
         b_us: 8.9 * median,
-        verdict: verdict.into(),
+        verdict,
         ratio: around(median),
         control: around(1.0),
         indifference: 0.01,

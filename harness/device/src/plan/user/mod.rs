@@ -539,7 +539,6 @@ impl UserKernel {
             parts: bound.parts,
             kv_orders: bound.kv_orders,
             tolerated: self.tolerated,
-            ..Foreign::default()
         };
         let mut plan = Plan {
             kernel: self.kernel,
