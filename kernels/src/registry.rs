@@ -174,7 +174,7 @@ pub fn register<P: Params>(
 /// choice, since the operation's preferences stay.
 ///
 /// # Errors
-/// As for [`register`].
+/// Errors of [`register`].
 pub fn register_variants<P: Params>(
     declaration: &'static Declaration<P>,
     variants: &'static [Variant<P>],

@@ -176,7 +176,7 @@ impl<'a> Trial<'a> {
     /// clocks. Returns whether they settled.
     ///
     /// # Errors
-    /// Those of [`Self::run`].
+    /// Errors of [`Self::run`].
     pub fn settle(&mut self, adapter: &AdapterSummary) -> Result<bool> {
         if adapter.software {
             return Ok(true);

@@ -304,7 +304,7 @@ impl<'a> Decoder<'a> {
     /// each token of it. Reading and looking at them does not count as time.
     ///
     /// # Errors
-    /// Those of [`Self::run`] and of `look`.
+    /// Errors of [`Self::run`] and of `look`.
     pub fn observe(
         &mut self,
         script: &Script,

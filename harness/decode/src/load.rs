@@ -64,7 +64,7 @@ impl Weights {
     /// of [`fitting`].
     ///
     /// # Errors
-    /// Those of [`Weights::load`]; or a matrix to be converted has a value that is not finite.
+    /// Errors of [`Weights::load`]; or a matrix to be converted has a value that is not finite.
     pub fn load_as(
         file: &Arc<ModelFile>,
         config: &Config,

@@ -61,7 +61,7 @@ impl Model {
     /// given.
     ///
     /// # Errors
-    /// Those of [`Model::open`]; or a matrix to be converted has a value that is not finite.
+    /// Errors of [`Model::open`]; or a matrix to be converted has a value that is not finite.
     pub fn open_as(path: impl AsRef<Path>, quantise: Option<Format>) -> Result<Self> {
         let file = Arc::new(ModelFile::open(path)?);
         let config = file.config()?;
@@ -159,7 +159,7 @@ impl Model {
     /// runs only where the options have a grid.
     ///
     /// # Errors
-    /// Those of [`Model::graph`].
+    /// Errors of [`Model::graph`].
     pub fn graph_for(&self, caps: &Capabilities, options: &DecodeOptions) -> Result<DecodeGraph> {
         graph::build(&self.file.path, &self.config, &self.weights, caps, options)
     }
@@ -189,7 +189,7 @@ impl Model {
     /// longer than the model was made for is cut to that.
     ///
     /// # Errors
-    /// Those of [`Model::graph`]; or the device has too little memory or refuses a pipeline.
+    /// Errors of [`Model::graph`]; or the device has too little memory or refuses a pipeline.
     pub fn session(&self, gpu: &Arc<Gpu>, mut options: DecodeOptions) -> Result<Session<'_>> {
         options.context = options.context.min(self.config.context_length);
         let graph = self.graph(Some(gpu), &options)?;

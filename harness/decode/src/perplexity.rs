@@ -283,7 +283,7 @@ impl Quality {
 /// tokens, a few at a time.
 ///
 /// # Errors
-/// As for [`window`].
+/// Errors of [`window`].
 pub fn measure(
     model: &mut Decoder<'_>,
     mut reference: Option<&mut Decoder<'_>>,

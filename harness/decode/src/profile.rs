@@ -53,7 +53,7 @@ impl<'a> Profiler<'a> {
     /// Verifies the first positions of a script, if told so.
     ///
     /// # Errors
-    /// Those of [`Checked::begin`].
+    /// Errors of [`Checked::begin`].
     pub fn new(
         graph: &'a DecodeGraph,
         executor: &'a mut GpuExecutor,

@@ -331,7 +331,7 @@ impl Checked {
     /// Runs the script and compares its choices.
     ///
     /// # Errors
-    /// Those of [`Decoder::run`] and of [`Self::check`].
+    /// Errors of [`Decoder::run`] and of [`Self::check`].
     pub fn run(&self, decoder: &mut Decoder<'_>) -> Result<Run> {
         let run = decoder.run(&self.script, &mut |_| {})?;
         self.check(&run.generated)?;
@@ -360,7 +360,7 @@ impl Checked {
     /// [`Decoder::end_agrees`].
     ///
     /// # Errors
-    /// Those of [`Decoder::end_agrees`].
+    /// Errors of [`Decoder::end_agrees`].
     pub fn check_end(&mut self, decoder: &mut Decoder<'_>, given: usize) -> Result<()> {
         let Some(Beginning { verified, .. }) = &mut self.beginning else { return Ok(()) };
         let end = decoder.end_agrees(given)?;

@@ -238,7 +238,7 @@ impl ModelFile {
     /// tensor instead.
     ///
     /// # Errors
-    /// As for [`ModelFile::config`].
+    /// Errors of [`ModelFile::config`].
     pub fn computed_rope_freqs(&self) -> Result<Option<Vec<f32>>, ModelError> {
         self.folder().map_or(Ok(None), |folder| folder.rope_divisors(&self.tensors))
     }

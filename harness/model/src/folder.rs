@@ -46,7 +46,7 @@ pub(crate) fn is_huggingface(path: &Path) -> bool {
 /// The shape of a checkpoint whose `config.json` and one safetensors file are in memory.
 ///
 /// # Errors
-/// As [`ModelFile::open`](super::ModelFile::open) and
+/// Errors of [`ModelFile::open`](super::ModelFile::open) and
 /// [`ModelFile::config`](super::ModelFile::config) for files of these names.
 pub fn config_of(config: &[u8], weights: &[u8]) -> Result<Config, ModelError> {
     let (config_path, path) = (PathBuf::from("config.json"), Path::new("model.safetensors"));

@@ -179,7 +179,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// As for [`Tokenizer::encode`].
+    /// Errors of [`Tokenizer::encode`].
     pub fn encode_markup(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.ids(self.library.get_added_vocabulary(), text)
     }

@@ -34,7 +34,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// The bytes of a regular file.
 ///
 /// # Errors
-/// As [`open`]; or that there are more than `most` bytes.
+/// Errors of [`open`]; or that there are more than `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_from(open(path)?, most)
 }
@@ -42,7 +42,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// The text of a regular file.
 ///
 /// # Errors
-/// As [`read`]; or the offset of the first byte that is not UTF-8.
+/// Errors of [`read`]; or the offset of the first byte that is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     text(read(path, most)?)
 }
@@ -134,7 +134,7 @@ impl Partial {
     /// Gives it the name `target`, whose file it replaces.
     ///
     /// # Errors
-    /// Those of the renaming; then it removes itself.
+    /// Errors of the renaming; then it removes itself.
     pub fn finish(mut self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
         self.finished = true;
@@ -154,7 +154,7 @@ impl Drop for Partial {
 /// Reads a reader to its end.
 ///
 /// # Errors
-/// As the reader; or that there are more than `most` bytes.
+/// Errors of the reader; or that there are more than `most` bytes.
 pub fn read_from(reader: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One more tells a file that is too long from one that just fits.
@@ -179,7 +179,7 @@ pub fn text(bytes: Vec<u8>) -> io::Result<String> {
 /// Serialises a path as text; bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
-/// As the serializer.
+/// Errors of the serializer.
 pub fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }

@@ -26,7 +26,7 @@ pub fn quantise(format: Format, k: usize, values: &[f32]) -> Vec<u8> {
 /// x̂)² with w = rms of the block + |x|, a compromise between equal weights and large values first.
 ///
 /// # Panics
-/// As [`quantise`].
+/// Errors of [`quantise`].
 pub fn quantise_searched(format: Format, k: usize, values: &[f32]) -> Vec<u8> {
     rows(format, k, values, search::encode_block)
 }
