@@ -91,11 +91,12 @@ pub static OPERATION: Declaration<Embed> = Declaration {
         let rows = (p.n_tokens * p.weight.row_bytes(p.hidden)) as f64;
         Cost { bytes: rows + 4.0 * n, flops: n }
     },
-    tolerance: &|_, _| Tolerance {
-        k: 2.0,
-        rounding: 0.0,
-        nmse: 1e-13,
-        reason: "a conversion exact but for the sum with a minimum, and one rounded product",
+    tolerance: &|_, _| {
+        Tolerance::new(
+            2.0,
+            1e-13,
+            "a conversion exact but for the sum with a minimum, and one rounded product",
+        )
     },
     cases: "
         SCALE=1:

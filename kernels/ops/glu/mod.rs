@@ -35,11 +35,12 @@ pub static OPERATION: Declaration<Glu> = Declaration {
         let n = (p.rows * p.n) as f64;
         Cost { bytes: (8.0 + p.act_format.bytes() as f64) * n, flops: 10.0 * n }
     },
-    tolerance: &|_, _| Tolerance {
-        k: 16.0,
-        rounding: 0.0,
-        nmse: 1e-11,
-        reason: "WGSL allows exp an error of 3 + 2|x| ULP; the magnitude carries |x|",
+    tolerance: &|_, _| {
+        Tolerance::new(
+            16.0,
+            1e-11,
+            "WGSL allows exp an error of 3 + 2|x| ULP; the magnitude carries |x|",
+        )
     },
     cases: "
         # Each length meets both formats of y, one under each activation.

@@ -125,17 +125,18 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
             flops: 2.0 * rows * k + 4.0 * k,
         }
     },
-    tolerance: &|p, _| Tolerance {
-        // Quants may be summed with an offset that is taken out per 32 weights, as in gemv_q.
-        k: if p.weight.is_dense() {
-            16.0 + 3.0 * (p.k as f64).sqrt()
-        } else {
-            64.0 + 4.0 * (p.k as f64).sqrt()
-        },
-        rounding: 0.0,
-        nmse: nmse(p.rows),
-        reason: "K rounded products and additions behave as a random walk of step eps * sum|w n|; \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            // Quants may be summed with an offset that is taken out per 32 weights, as in gemv_q.
+            if p.weight.is_dense() {
+                16.0 + 3.0 * (p.k as f64).sqrt()
+            } else {
+                64.0 + 4.0 * (p.k as f64).sqrt()
+            },
+            nmse(p.rows),
+            "K rounded products and additions behave as a random walk of step eps * sum|w n|; \
                  so does the sum of K squares, of which a root of 2 ULP scales the row",
+        )
     },
     cases: "
         EPS=1e-6:
