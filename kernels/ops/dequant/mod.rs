@@ -120,14 +120,8 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
     cases: "
         ROWS=5:
             # Nine superblocks, more than one tile; no whole number of anything.
-            K=2304|77
-            K=2304|77,WEIGHT=q4_0,ACT_FORMAT=f16
-            K=2304|77,WEIGHT=q4_1
-            K=2304|77,WEIGHT=q5_0,ACT_FORMAT=f16
-            K=2304|77,WEIGHT=q5_1
-            K=2304|77,WEIGHT=q4_k,ACT_FORMAT=f16
-            K=2304|77,WEIGHT=q5_k
-            K=2304|77,WEIGHT=q6_k,ACT_FORMAT=f16
+            K=2304|77,WEIGHT=q8_0|q4_1|q5_1|q5_k
+            K=2304|77,WEIGHT=q4_0|q5_0|q4_k|q6_k,ACT_FORMAT=f16
             # No whole number of superblocks; more rows than invocations take together.
             ROWS=9,K=1152,WEIGHT=q4_k|q5_0
             ROWS=1

@@ -44,18 +44,12 @@ pub static OPERATION: Declaration<Glu> = Declaration {
     },
     cases: "
         # Each length meets both formats of y, one under each activation.
-        N=1
+        N=1|256|1004|6912|8192
         N=3,ACT_FORMAT=f16
-        N=256|1004|6912|8192
-        N=7,ROWS=3
-        N=96,ACT_FORMAT=f16,ROWS=5
-        N=130,ACT_FORMAT=f16,ROWS=17
-        ACTIVATION=gelu_tanh,ACT_FORMAT=f16
+        N=1|256|1004|6912|8192,ACTIVATION=gelu_tanh,ACT_FORMAT=f16
         N=3,ACTIVATION=gelu_tanh
-        N=256|1004|6912|8192,ACTIVATION=gelu_tanh,ACT_FORMAT=f16
-        N=7,ACTIVATION=gelu_tanh,ROWS=3
-        N=96,ACTIVATION=gelu_tanh,ACT_FORMAT=f16,ROWS=5
-        N=130,ACTIVATION=gelu_tanh,ACT_FORMAT=f16,ROWS=17
+        ACTIVATION=silu|gelu_tanh:
+            N=7,ROWS=3; N=96,ACT_FORMAT=f16,ROWS=5; N=130,ACT_FORMAT=f16,ROWS=17
     ",
     bench: "
         N=6912,ACTIVATION=gelu_tanh

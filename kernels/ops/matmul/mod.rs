@@ -256,18 +256,9 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             N_TOKENS=128,ROWS=128,K=64,WEIGHT=f16
             N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,Y_OFFSET=64,Y_AFTER=32
             # Added to what y held, in whole tiles and in others.
-            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
-            N_TOKENS=35,ROWS=70,K=256,WEIGHT=f16,BETA=1
-            N_TOKENS=9,ROWS=33,K=96,WEIGHT=f16,ACT_FORMAT=f32,BETA=1
-            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
-            N_TOKENS=35,ROWS=70,K=256,WEIGHT=bf16,BETA=1
-            N_TOKENS=9,ROWS=33,K=96,WEIGHT=bf16,ACT_FORMAT=f32,BETA=1
-            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
-            N_TOKENS=35,ROWS=70,K=256,WEIGHT=q4_k,BETA=1
-            N_TOKENS=9,ROWS=33,K=96,WEIGHT=q4_k,ACT_FORMAT=f32,BETA=1
-            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
-            N_TOKENS=35,ROWS=70,K=256,BETA=1
-            N_TOKENS=9,ROWS=33,K=96,ACT_FORMAT=f32,BETA=1
+            WEIGHT=f32|f16|bf16|q4_k,BETA=1:
+                N_TOKENS=64,ROWS=64,K=96; N_TOKENS=35,ROWS=70,K=256
+                N_TOKENS=9,ROWS=33,K=96,ACT_FORMAT=f32
             # One element.
             ACT_FORMAT=f32
             # Activations of f32 in whole tiles, and in parts of the columns.
@@ -276,17 +267,11 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
                 N_TOKENS=16,ROWS=64,K=1152,ACT_FORMAT=f32,BETA=1
             # Columns in parts, the last one shorter.
             WEIGHT=f16|bf16|q8_0:
-                N_TOKENS=16,ROWS=48,K=1152
-                N_TOKENS=16,ROWS=48,K=1152,Y_OFFSET=4,Y_AFTER=8,BETA=1
-            WEIGHT=f16|bf16|q8_0:
-                N_TOKENS=40,ROWS=200,K=1000
-                N_TOKENS=40,ROWS=200,K=1000,Y_OFFSET=4,Y_AFTER=8,BETA=1
-            WEIGHT=f16|bf16|q8_0:
-                N_TOKENS=128,ROWS=256,K=2048
-                N_TOKENS=128,ROWS=256,K=2048,Y_OFFSET=4,Y_AFTER=8,BETA=1
-            WEIGHT=f16|bf16|q8_0:
-                N_TOKENS=300,ROWS=130,K=600
-                N_TOKENS=300,ROWS=130,K=600,Y_OFFSET=4,Y_AFTER=8,BETA=1
+                N_TOKENS=16,ROWS=48,K=1152; N_TOKENS=40,ROWS=200,K=1000
+                N_TOKENS=128,ROWS=256,K=2048; N_TOKENS=300,ROWS=130,K=600
+                Y_OFFSET=4,Y_AFTER=8,BETA=1:
+                    N_TOKENS=16,ROWS=48,K=1152; N_TOKENS=40,ROWS=200,K=1000
+                    N_TOKENS=128,ROWS=256,K=2048; N_TOKENS=300,ROWS=130,K=600
     ",
     bench: "
         ACT_FORMAT=f16:

@@ -78,23 +78,13 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
     },
     cases: "
         EPS=1e-6,ACT_FORMAT=f16:
-            N=1
-            N=3,EPS=0.01
-            N=1152,ACT_FORMAT=f32
-            N=2048,EPS=1e-5,ACT_FORMAT=f32
-            N=2051
-            N=5,ACT_FORMAT=f32,ROWS=3
-            N=1152,ROWS=7; N=8200,ROWS=2
-            # Longer than what a workgroup of 256 or 512 keeps in registers.
-            N=8200,WEIGHT_OFFSET=gemma
-            POST_NORM=rms,ACT_FORMAT=f32
-            N=3,EPS=0.01,POST_NORM=rms,ACT_FORMAT=f32
-            N=1152,POST_NORM=rms
-            N=2048,EPS=1e-5,POST_NORM=rms
-            N=2051,POST_NORM=rms,ACT_FORMAT=f32
-            N=5,POST_NORM=rms,ACT_FORMAT=f32,ROWS=3
-            N=1152,POST_NORM=rms,ROWS=7; N=8200,POST_NORM=rms,ROWS=2
-            N=8200,WEIGHT_OFFSET=gemma,POST_NORM=rms
+            N=1|2051; N=3,EPS=0.01; N=1152,ACT_FORMAT=f32; N=2048,EPS=1e-5,ACT_FORMAT=f32
+            POST_NORM=rms:
+                N=1|2051,ACT_FORMAT=f32; N=3,EPS=0.01,ACT_FORMAT=f32; N=1152; N=2048,EPS=1e-5
+            POST_NORM=none|rms:
+                N=5,ACT_FORMAT=f32,ROWS=3; N=1152,ROWS=7; N=8200,ROWS=2
+                # Longer than what a workgroup of 256 or 512 keeps in registers.
+                N=8200,WEIGHT_OFFSET=gemma
     ",
     bench: "
         EPS=1e-6:

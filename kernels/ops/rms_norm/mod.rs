@@ -79,14 +79,9 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
     },
     cases: "
         EPS=1e-6:
-            N=1|1152
-            N=2048|255,EPS=1e-5
-            N=6912
-            ROWS=8,N=128,ACT_FORMAT=f16
-            N=1|1152,WEIGHT_OFFSET=gemma,ACT_FORMAT=f16
-            N=2048|255,EPS=1e-5,WEIGHT_OFFSET=gemma,ACT_FORMAT=f16
-            N=6912,WEIGHT_OFFSET=gemma,ACT_FORMAT=f16
-            ROWS=8,N=128,WEIGHT_OFFSET=gemma
+            N=1|1152|6912; N=2048|255,EPS=1e-5; ROWS=8,N=128,ACT_FORMAT=f16
+            WEIGHT_OFFSET=gemma:
+                N=1|1152|6912,ACT_FORMAT=f16; N=2048|255,EPS=1e-5,ACT_FORMAT=f16; ROWS=8,N=128
     ",
     bench: "N=1152,EPS=1e-6; N=2048,EPS=1e-5",
 };

@@ -352,22 +352,10 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
     },
     cases: "
         # 1152 is no whole number of superblocks of 256. With BETA into the residual stream.
-        ROWS=37,K=1152
-        ROWS=39,K=320,BETA=1
-        ROWS=37,K=1152,WEIGHT=q4_0,ACT_FORMAT=f16,Y_OFFSET=64
-        ROWS=39,K=320,WEIGHT=q4_0,Y_OFFSET=2,BETA=1
-        ROWS=37,K=1152,WEIGHT=q4_1
-        ROWS=39,K=320,WEIGHT=q4_1,BETA=1
-        ROWS=37,K=1152,WEIGHT=q5_0,ACT_FORMAT=f16,Y_OFFSET=64
-        ROWS=39,K=320,WEIGHT=q5_0,Y_OFFSET=2,BETA=1
-        ROWS=37,K=1152,WEIGHT=q5_1
-        ROWS=39,K=320,WEIGHT=q5_1,BETA=1
-        ROWS=37,K=1152,WEIGHT=q4_k,ACT_FORMAT=f16,Y_OFFSET=64
-        ROWS=39,K=320,WEIGHT=q4_k,Y_OFFSET=2,BETA=1
-        ROWS=37,K=1152,WEIGHT=q5_k
-        ROWS=39,K=320,WEIGHT=q5_k,BETA=1
-        ROWS=37,K=1152,WEIGHT=q6_k,ACT_FORMAT=f16,Y_OFFSET=64
-        ROWS=39,K=320,WEIGHT=q6_k,Y_OFFSET=2,BETA=1
+        WEIGHT=q8_0|q4_1|q5_1|q5_k:
+            ROWS=37,K=1152; ROWS=39,K=320,BETA=1
+        WEIGHT=q4_0|q5_0|q4_k|q6_k:
+            ROWS=37,K=1152,ACT_FORMAT=f16,Y_OFFSET=64; ROWS=39,K=320,Y_OFFSET=2,BETA=1
         # No whole number of anything.
         ROWS=5,K=300
         ROWS=9,K=300,WEIGHT=q6_k; ROWS=3,K=6912,WEIGHT=q4_k; ROWS=33,K=2048,WEIGHT=q4_0

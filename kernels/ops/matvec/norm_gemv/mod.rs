@@ -142,34 +142,22 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         EPS=1e-6:
             # Both conventions of a norm's weight, alternating from format to format. A later first
             # element, on whole and on ragged rows.
-            ROWS=40,K=1152,Y_OFFSET=64
-            ROWS=9,K=1003,Y_OFFSET=1,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=3,K=7
-            ROWS=40,K=1152,WEIGHT=f16,Y_OFFSET=64,WEIGHT_OFFSET=gemma
-            ROWS=9,K=1003,WEIGHT=f16,Y_OFFSET=1,EPS=1e-5
-            ROWS=3,K=7,WEIGHT=f16,WEIGHT_OFFSET=gemma
-            ROWS=40,K=1152,WEIGHT=bf16,Y_OFFSET=64
-            ROWS=9,K=1003,WEIGHT=bf16,Y_OFFSET=1,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=3,K=7,WEIGHT=bf16
+            WEIGHT=f32|bf16:
+                ROWS=40,K=1152,Y_OFFSET=64; ROWS=3,K=7
+                ROWS=9,K=1003,Y_OFFSET=1,EPS=1e-5,WEIGHT_OFFSET=gemma
+            WEIGHT=f16:
+                ROWS=40,K=1152,Y_OFFSET=64,WEIGHT_OFFSET=gemma; ROWS=3,K=7,WEIGHT_OFFSET=gemma
+                ROWS=9,K=1003,Y_OFFSET=1,EPS=1e-5
             # Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
             WEIGHT=bf16
             ROWS=33,K=6912,WEIGHT=bf16; ROWS=17,K=2048,WEIGHT=bf16; ROWS=65,K=1004,WEIGHT=bf16
-            ROWS=40,K=1001,WEIGHT=bf16; ROWS=37,K=1152,WEIGHT=q8_0
-            ROWS=5,K=300,WEIGHT=q8_0,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=37,K=1152,WEIGHT=q4_0,Y_OFFSET=64,WEIGHT_OFFSET=gemma
-            ROWS=5,K=301,WEIGHT=q4_0,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q4_1
-            ROWS=5,K=302,WEIGHT=q4_1,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=37,K=1152,WEIGHT=q5_0,Y_OFFSET=64,WEIGHT_OFFSET=gemma
-            ROWS=5,K=303,WEIGHT=q5_0,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q5_1
-            ROWS=5,K=304,WEIGHT=q5_1,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=37,K=1152,WEIGHT=q4_k,Y_OFFSET=64,WEIGHT_OFFSET=gemma
-            ROWS=5,K=305,WEIGHT=q4_k,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q5_k
-            ROWS=5,K=306,WEIGHT=q5_k,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=37,K=1152,WEIGHT=q6_k,Y_OFFSET=64,WEIGHT_OFFSET=gemma
-            ROWS=5,K=307,WEIGHT=q6_k,EPS=1e-5
+            ROWS=40,K=1001,WEIGHT=bf16
+            ROWS=37,K=1152,WEIGHT=q8_0|q4_1|q5_1|q5_k
+            ROWS=37,K=1152,WEIGHT=q4_0|q5_0|q4_k|q6_k,Y_OFFSET=64,WEIGHT_OFFSET=gemma
+            ROWS=5,EPS=1e-5:
+                K=301,WEIGHT=q4_0; K=303,WEIGHT=q5_0; K=305,WEIGHT=q4_k; K=307,WEIGHT=q6_k
+                WEIGHT_OFFSET=gemma:
+                    K=300,WEIGHT=q8_0; K=302,WEIGHT=q4_1; K=304,WEIGHT=q5_1; K=306,WEIGHT=q5_k
             # As many rows as decide for other lanes, and more workgroups than one dimension holds.
             ROWS=1536,K=1152,WEIGHT=bf16,WEIGHT_OFFSET=gemma
             ROWS=262147,K=5,WEIGHT=f16
