@@ -279,12 +279,7 @@ fn waits_prefetch_the_next_weights() {
     assert!(!join(&early, grid(2, 64, 3)).unwrap().text.contains("run_prefetch"));
 }
 
-/// A phase that writes `y`, and the next one, which reads it as `x`.
-struct Pair {
-    writer: Text,
-    reader: Text,
-}
-
+/// A phase that writes `y`; the next one reads it as `x`.
 const WRITER: &str = "@group(0) @binding(0) var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(32)
 fn main(@builtin(local_invocation_index) at: u32) { y[at] = 1.0; }
@@ -308,30 +303,24 @@ fn waits() { await_input(); }
 fn leaves(i: u32) { if (i > 3u) { return; } await_input(); }
 ";
 
-impl Pair {
-    /// A pair with `body` in the reader's entry point.
-    fn new(body: &str) -> Self {
-        let reader = format!(
-            "{READER}@compute @workgroup_size(32)\n\
-             fn main(@builtin(local_invocation_index) at: u32) {{\n{body}\n}}\n"
-        );
-        Self { writer: Text::new(WRITER), reader: Text::new(&reader) }
-    }
-
-    /// Verdict on the two phases on a grid of two workgroups; the reader has `groups`.
-    fn said(&self, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
-        let on = grid(2, 32, 0);
-        let buffers = [("w", 0), ("x", 1), ("z", 2), ("counter", 3)];
-        let phases = [
-            Phase { renews, ..phase(self.writer.code("writes, writer", [("y", 1)])) },
-            Phase { groups, renews, ..phase(self.reader.code("reads, reader", buffers)) },
-        ];
-        let joined = join(&phases, on).unwrap();
-        match joined.reflected() {
-            Ok(_) => Ok(()),
-            Err(ReflectError::Link(reason)) => Err(reason),
-            Err(other) => panic!("{other}\n{}", joined.text),
-        }
+/// Verdict on both phases on a grid of two workgroups, with `body` in the reader's entry point. The
+/// reader has `groups` workgroups.
+fn verdict(body: &str, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
+    let reader = Text::new(&format!(
+        "{READER}@compute @workgroup_size(32)\n\
+         fn main(@builtin(local_invocation_index) at: u32) {{\n{body}\n}}\n"
+    ));
+    let writer = Text::new(WRITER);
+    let buffers = [("w", 0), ("x", 1), ("z", 2), ("counter", 3)];
+    let phases = [
+        Phase { renews, ..phase(writer.code("writes, writer", [("y", 1)])) },
+        Phase { groups, renews, ..phase(reader.code("reads, reader", buffers)) },
+    ];
+    let joined = join(&phases, grid(2, 32, 0)).unwrap();
+    match joined.reflected() {
+        Ok(_) => Ok(()),
+        Err(ReflectError::Link(reason)) => Err(reason),
+        Err(other) => panic!("{other}\n{}", joined.text),
     }
 }
 
@@ -351,13 +340,13 @@ fn a_phase_may_load_ahead_what_nobody_writes() {
         "z[at] = x[at];",
     ] {
         for groups in [1, 2] {
-            assert_eq!(Pair::new(body).said(groups, &[]), Ok(()), "{groups}: {body}");
+            assert_eq!(verdict(body, groups, &[]), Ok(()), "{groups}: {body}");
         }
     }
     // With more places than workgroups the wait comes before the first.
-    assert_eq!(Pair::new("let a = x[at]; await_input(); z[at] = a;").said(4, &[]), Ok(()));
+    assert_eq!(verdict("let a = x[at]; await_input(); z[at] = a;", 4, &[]), Ok(()));
     let renewed = "let a = z[at]; await_input(); z[at] = a + x[at];";
-    assert_eq!(Pair::new(renewed).said(2, &["z"]), Ok(()));
+    assert_eq!(verdict(renewed, 2, &["z"]), Ok(()));
 }
 
 /// Bodies of the reader, each with a part of what is said of it.
@@ -420,7 +409,7 @@ fn what_a_phase_may_not_do_ahead_of_its_wait_is_refused() {
     for fault in lines.chunks(2) {
         let [body, wanted] = fault else { panic!("{fault:?}") };
         for groups in [1, 2] {
-            let said = Pair::new(body).said(groups, &[]).expect_err(body);
+            let said = verdict(body, groups, &[]).expect_err(body);
             assert!(said.starts_with("reads, reader: "), "{body}: {said}");
             assert!(said.contains(wanted), "{groups}: {body}: {said}");
         }

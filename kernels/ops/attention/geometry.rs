@@ -10,9 +10,6 @@ pub const SPLIT_TUNABLES: &str = "SPLITS=16|33|66|132|264,WG=128|256|512,IN_FLIG
 /// Tunables of the split variants without subgroups.
 pub const SPLIT_WORKGROUP_TUNABLES: &str = "SPLITS=16|33|66|132|264,IN_FLIGHT=1|2|4";
 
-/// Tunables of a workgroup that has all slots of a KV head.
-pub const WHOLE_TUNABLES: &str = "WG=128|256|512|1024,IN_FLIGHT=2|4|8";
-
 /// The largest power of two up to `n`, at least 1.
 pub fn power_up_to(n: usize) -> usize {
     1 << n.max(1).ilog2()

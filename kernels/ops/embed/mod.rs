@@ -11,8 +11,7 @@ crate::params! {
         weight: Format = choice("WEIGHT", "storage format of the table", &Format::ALL),
         packing: Packing =
             choice("PACKING", "layout of quantised rows; a tied head decides it", &Packing::ALL),
-        scale: f32 =
-            float("SCALE", "factor on every element; Gemma's is sqrt(HIDDEN)", 0.5, 34.0),
+        scale: f32 = float("SCALE", "factor on every element; Gemma's is sqrt(HIDDEN)", 0.5, 34.0),
         first_row: usize = start(
             "FIRST_ROW",
             "token of row 0 of a part: a table too large for one binding comes in parts",

@@ -9,8 +9,7 @@ crate::params! {
         q_per_kv: usize = Q_PER_KV,
         kv_heads: usize = kv_heads(5),
         head_dim: usize = HEAD_DIM,
-        kv_size: usize =
-            dim("KV_SIZE", "slots; position modulo KV_SIZE is written", 16, 60),
+        kv_size: usize = dim("KV_SIZE", "slots; position modulo KV_SIZE is written", 16, 60),
         kv_format: KvFormat = KV_FORMAT,
     }
 }

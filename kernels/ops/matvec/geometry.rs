@@ -161,19 +161,6 @@ pub fn one_size(caps: &Capabilities) -> Option<String> {
         .then(|| "subgroups of several sizes, or of fewer than 4 lanes".to_owned())
 }
 
-/// Tunables of the portable variants.
-pub const WORKGROUP_LANES: &str = "WG=64|128|256,LANES=8|16|32|64|128,UNROLL=4|9";
-
-/// Tunables of a subgroup per row with its whole share in flight.
-pub const WHOLE_SHARES: &str = "WG=64|128|256|512,ROWS_PER_WG=2|4|8|16,UNROLL=3|5|9";
-
-/// LANES and TEAMS worth trying: rows of 1152, 2048, 6912 and 8192 16-bit weights are 144, 256,
-/// 864 and 1024 chunks of 16 bytes.
-pub const TEAMS: &str = "LANES=16|32|48|64|72|96|108|128|144|192|216|256|288|512,TEAMS=1|2|4|8";
-
-/// Tunables of schedules whose thread groups work on several rows at a time.
-pub const STACKED_TEAMS: &str = "LANES=16|32|48|64|96|128|144|192|256,TEAMS=1|2|4,RUN=2|3|4";
-
 #[cfg(test)]
 mod tests {
     use super::*;

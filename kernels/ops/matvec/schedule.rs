@@ -21,7 +21,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const FAN: Variant<P> = Variant {
         stages: &[Stage::main(&lanes_grid)],
         constants: &workgroup_lanes,
-        tunables: WORKGROUP_LANES,
+        tunables: "WG=64|128|256,LANES=8|16|32|64|128,UNROLL=4|9",
         unsupported: &one_dense_vector,
         ..Variant::PLAIN
     };
@@ -30,7 +30,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const SUBGROUP_SHARE: Variant<P> = Variant {
         stages: &[Stage::main(&rows_grid)],
         constants: &|_, caps| rows_per_group(caps, 1.0),
-        tunables: WHOLE_SHARES,
+        tunables: "WG=64|128|256|512,ROWS_PER_WG=2|4|8|16,UNROLL=3|5|9",
         unsupported: &one_dense_vector,
         ..Variant::PLAIN
     };
@@ -39,7 +39,8 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const SPLIT_ROW: Variant<P> = Variant {
         stages: &[Stage::main(&team_grid)],
         constants: &|p, caps| team(p, caps, p.chunks16(), 1),
-        tunables: TEAMS,
+        // Rows of 1152, 2048, 6912 and 8192 16-bit weights are 144, 256, 864 and 1024 chunks.
+        tunables: "LANES=16|32|48|64|72|96|108|128|144|192|216|256|288|512,TEAMS=1|2|4|8",
         unsupported: &one_dense_vector,
         ..Variant::PLAIN
     };
@@ -57,7 +58,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/split_k: a thread group over three dense rows.
     pub const SPLIT_K: Variant<P> = Variant {
         constants: &|p, caps| [team(p, caps, p.chunks16(), 3), vec![("RUN", 3.0)]].concat(),
-        tunables: STACKED_TEAMS,
+        tunables: "LANES=16|32|48|64|96|128|144|192|256,TEAMS=1|2|4,RUN=2|3|4",
         ..Self::SPLIT_ROW
     };
 
@@ -119,7 +120,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         stages: &[Stage::main(&|p, c| soa::dot4_groups(p.rows(), c))],
         constants: &|p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),
         phase: &|p, caps, grid| soa::dot4_phase(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>),
-        tunables: soa::TURNS,
+        tunables: "WG=128|256|512|1024,LANES=8|16|32,EACH=1|2|4,GROUPS=264|65535,SPLIT=1|4|8",
         unsupported: &|p, caps| one_soa_vector(p, caps).or_else(|| soa::below_a_block(p)),
         ..Self::TREE
     };
@@ -130,7 +131,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/gate_up_tree: LANES invocations an output over dense rows.
     pub const GATE_UP_TREE: Variant<P> = Variant {
         stages: &[Stage::main(&outputs_grid)],
-        tunables: OUTPUT_LANES,
+        tunables: "WG=64|128|256,LANES=4|8|16|32",
         unsupported: &dense_only,
         ..Variant::PLAIN
     };
@@ -165,8 +166,6 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Self::SWEEP
     };
 }
-
-const OUTPUT_LANES: &str = "WG=64|128|256,LANES=4|8|16|32";
 
 /// Workgroups of WG / LANES outputs.
 fn outputs_grid<P: MatVec>(p: &P, c: &Constants) -> usize {

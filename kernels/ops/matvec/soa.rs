@@ -157,6 +157,3 @@ pub fn dot4_groups(rows: usize, c: &Constants) -> usize {
     let sets = rows.div_ceil(turn.max(1));
     sets.div_ceil(sets.div_ceil(c["GROUPS"] as usize))
 }
-
-/// Tunables of the variants whose workgroups iterate over rows.
-pub const TURNS: &str = "WG=128|256|512|1024,LANES=8|16|32,EACH=1|2|4,GROUPS=264|65535,SPLIT=1|4|8";

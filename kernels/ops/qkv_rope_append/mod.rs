@@ -15,8 +15,7 @@ crate::params! {
         eps: f32 = EPS,
         rope_base: f32 = ROPE_BASE,
         rope_factors: RopeFactors = ROPE_FACTORS,
-        kv_size: usize =
-            dim("KV_SIZE", "slots of the cache; they wrap", 16, 60),
+        kv_size: usize = dim("KV_SIZE", "slots of the cache; they wrap", 16, 60),
         kv_format: KvFormat = KV_FORMAT,
         n_tokens: usize = N_TOKENS,
         tokens_of: TokensOf = TOKENS_OF,

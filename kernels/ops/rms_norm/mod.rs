@@ -13,14 +13,12 @@ crate::params! {
     }
 }
 
-const WIDTHS: &str = "WG=64|128|256|512|1024";
-
 /// A variant with a workgroup a row.
 const fn variant(name: &'static str) -> Variant<RmsNorm> {
     Variant {
         name,
         stages: &[Stage { entry: "main", grid: &|p, _| p.rows }],
-        tunables: WIDTHS,
+        tunables: "WG=64|128|256|512|1024",
         unsupported: &too_many_or_odd,
         ..Variant::PLAIN
     }

@@ -97,6 +97,20 @@ fn keeps_other_than_a_nucleus(p: &Sample, caps: &Capabilities) -> Option<String>
     })
 }
 
+/// A stage of `blocks` workgroups.
+const fn in_blocks(entry: &'static str) -> Stage<Sample> {
+    Stage { entry, grid: &|_, c| c["BLOCKS"] as usize }
+}
+
+/// The stage that takes the token.
+const CHOOSE: Stage<Sample> = Stage { entry: "choose", grid: &|_, _| 1 };
+
+/// Geometry of blocks of which each invocation reads vectors, `least` blocks at the least.
+fn vector_blocks(p: &Sample, caps: &Capabilities, least: f64) -> Overrides {
+    let lanes = largest_group(caps).min(256.0);
+    vec![("WG", lanes), ("BLOCKS", blocks(p, lanes).max(least))]
+}
+
 /// The declaration.
 pub static OPERATION: Declaration<Sample> = Declaration {
     name: "sample",
@@ -133,7 +147,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                         _ => c["MERGERS"] as usize,
                     },
                 },
-                Stage { entry: "choose", grid: &|_, _| 1 },
+                CHOOSE,
             ],
             constants: &|_, caps| vec![("WG", largest_group(caps).min(512.0))],
             tunables: "WG=128|256|512,SLICE=256|512|1024|2048,MERGERS=8|16|32",
@@ -145,8 +159,8 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             stages: &[
                 // One more than take maxima: it clears the bins.
                 Stage { entry: "largest", grid: &|_, c| c["BLOCKS"] as usize + 1 },
-                Stage { entry: "tally", grid: &|_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: &|_, _| 1 },
+                in_blocks("tally"),
+                CHOOSE,
             ],
             constants: &|p, caps| {
                 // A logit an invocation, where there are as many.
@@ -160,39 +174,23 @@ pub static OPERATION: Declaration<Sample> = Declaration {
         },
         Variant {
             name: "nucleus",
-            stages: &[
-                Stage { entry: "race", grid: &|_, c| c["BLOCKS"] as usize },
-                Stage { entry: "weigh", grid: &|_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: &|_, _| 1 },
-            ],
-            constants: &|p, caps| {
-                let lanes = largest_group(caps).min(256.0);
-                vec![("WG", lanes), ("BLOCKS", blocks(p, lanes).max(PICKS))]
-            },
+            stages: &[in_blocks("race"), in_blocks("weigh"), CHOOSE],
+            constants: &|p, caps| vector_blocks(p, caps, PICKS),
             tunables: "WG=128|256|512,BLOCKS=64|128|256",
             unsupported: &keeps_other_than_a_nucleus,
             ..Variant::PLAIN
         },
         Variant {
             name: "race",
-            stages: &[
-                Stage { entry: "race", grid: &|_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: &|_, _| 1 },
-            ],
-            constants: &|p, caps| {
-                let lanes = largest_group(caps).min(256.0);
-                vec![("WG", lanes), ("BLOCKS", blocks(p, lanes))]
-            },
+            stages: &[in_blocks("race"), CHOOSE],
+            constants: &|p, caps| vector_blocks(p, caps, 1.0),
             tunables: "WG=128|256|512,BLOCKS=64|128|256",
             unsupported: &leaves_some_out,
             ..Variant::PLAIN
         },
         Variant {
             name: "threshold",
-            stages: &[
-                Stage { entry: "scan", grid: &|_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: &|_, _| 1 },
-            ],
+            stages: &[in_blocks("scan"), CHOOSE],
             constants: &|p, caps| {
                 // A vector a group where there are no more, and as many as fill a large GPU.
                 let blocks = p.n.div_ceil(4 * RUN).next_power_of_two().min(128);

@@ -141,7 +141,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
                 phase_constants(p, caps, grid, new_head_bytes(p)).map(without_splits)
             },
             renews: &["k_cache", "v_cache"],
-            tunables: WHOLE_TUNABLES,
+            tunables: "WG=128|256|512|1024,IN_FLIGHT=2|4|8",
             unsupported: &|p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))
             },

@@ -10,12 +10,8 @@ crate::params! {
         q_per_kv: usize = Q_PER_KV,
         kv_heads: usize = kv_heads(4),
         head_dim: usize = HEAD_DIM,
-        kv_size: usize = dim(
-            "KV_SIZE",
-            "slots of the cache; min(N_KV, KV_SIZE) of them are attended",
-            256,
-            700,
-        ),
+        kv_size: usize =
+            dim("KV_SIZE", "slots of the cache; min(N_KV, KV_SIZE) of them are attended", 256, 700),
         kv_format: KvFormat = KV_FORMAT,
         act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,

@@ -12,12 +12,7 @@ crate::params! {
         q_per_kv: usize = Q_PER_KV,
         kv_heads: usize = kv_heads(3),
         head_dim: usize = HEAD_DIM,
-        kv_size: usize = dim(
-            "KV_SIZE",
-            "slots of the cache; nothing wraps",
-            64,
-            200,
-        ),
+        kv_size: usize = dim("KV_SIZE", "slots of the cache; nothing wraps", 64, 200),
         window: usize = start("WINDOW", "tokens a query attends to, itself included; 0: all", 70),
         q_row: QueryRow = choice(
             "Q_ROW",
