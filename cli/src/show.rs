@@ -132,9 +132,9 @@ fn run_of_layer(opts: &Opts) -> Result<Written> {
         Error::Usage(format!("layer {} of {layers} in {path} is no run on this grid", opts.layer))
     })?;
     if opts.language == Language::Wgsl {
-        return Ok(Written::Text(run.text.text.clone()));
+        return Ok(Written::Text(run.code.text.to_string()));
     }
-    let (module, info) = run.text.reflection.resolved(phases::ENTRY, &Constants::new())?;
+    let (module, info) = run.code.reflection.resolved(phases::ENTRY, &Constants::new())?;
     let written = opts.language.write(&module, &info, phases::ENTRY);
     written.map_err(|e| Error::CheckFailed(format!("layer {}: {e}", opts.layer)))
 }

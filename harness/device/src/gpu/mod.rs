@@ -22,6 +22,7 @@ pub use adapter::{adapters, none_found};
 pub use buffers::{DeviceBuffer, GUARD_BYTES, Policy, poison};
 pub use device::{Checks, Gpu};
 pub use memory::{Budget, DeviceMemory, MemoryUse};
-pub use pipeline::{Pipeline, Pipelines, Slot};
+pub(crate) use pipeline::Bound;
+pub use pipeline::{Pipeline, Pipelines};
 pub use span::Span;
 pub(crate) use timestamps::Timestamps;

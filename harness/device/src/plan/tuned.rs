@@ -303,7 +303,7 @@ mod tests {
         let chosen = |tuned: &Tuned, hints: &Hints| {
             let s = select(kernel, &shape, &caps, hints, Some(tuned));
             let s = s.expect("a selection");
-            (s.plan.variant.clone(), s.plan.constants.get("LANES").copied(), s.why)
+            (s.plan.variant.clone(), s.plan.code.constants.get("LANES").copied(), s.why)
         };
         let none = Hints::new();
         let tuned = Tuned::new(vec![entry.clone()]);

@@ -6,7 +6,7 @@ use lathe_kernels::{Kernel, Param, ParamKind, Problem, Shape};
 
 use super::Faults;
 use super::expression::{Names, Wrong, evaluate};
-use super::mapping::Taken;
+use super::mapping::Numbers;
 
 /// The key of conditions among those of parameters.
 const WHEN: &str = "when";
@@ -37,7 +37,7 @@ enum Allowed {
 impl Takes {
     /// Reads the section of the mapping.
     pub(super) fn read(
-        section: &BTreeMap<String, Taken>,
+        section: &BTreeMap<String, Numbers>,
         kernel: &'static Kernel,
         faults: &mut Faults,
     ) -> Self {
@@ -102,7 +102,7 @@ impl Takes {
 }
 
 impl Rule {
-    fn read(name: &str, taken: &Taken, kernel: &'static Kernel) -> Result<Self, String> {
+    fn read(name: &str, taken: &Numbers, kernel: &'static Kernel) -> Result<Self, String> {
         let texts = taken.texts();
         if kernel.state.iter().any(|p| p.is_called(name)) {
             return Err(format!(
