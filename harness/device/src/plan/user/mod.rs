@@ -41,8 +41,8 @@ use bind::Bound;
 use expression::{Names, Wrong, evaluate};
 use lathe_kernels::reflect::Default;
 use lathe_kernels::{
-    Capabilities, Constants, Kernel, KernelVariant, ParamKind, Problem, ReflectError, Reflection,
-    Shape, State,
+    Capabilities, Constants, Kernel, KernelVariant, ParamKind, ReflectError, Reflection, Shape,
+    State,
 };
 use lathe_record::files;
 use mapping::{Mapping, Number, Numbers, Sections, ToleranceMapping};
@@ -360,56 +360,6 @@ impl UserKernel {
             let (entry, sections) = (entry.to_owned(), all.clone());
             self.stages.push(Stage { entry, module: 0, workgroups: None, sections });
         }
-    }
-
-    /// Returns true if its mapping restricts the shapes.
-    pub(super) fn is_choosy(&self) -> bool {
-        !self.takes.is_empty()
-    }
-
-    /// See [`Subject::fitted`](crate::plan::Subject::fitted).
-    pub(super) fn fitted(&self, mut problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
-        self.takes.fit(&mut problem, pick);
-        problem
-    }
-
-    /// See [`Subject::within`](crate::plan::Subject::within).
-    pub(super) fn within(
-        &self,
-        problem: Problem,
-        caps: &Capabilities,
-        pick: &mut dyn FnMut(u32) -> u32,
-    ) -> Option<Problem> {
-        let problem = self.fitted(problem, pick);
-        let takes = |problem: &Problem| {
-            let names = self.names(&problem.shape, Some(problem.state), caps);
-            let refusal = self.takes.refuses(&problem.shape, &names);
-            // What is wrong with a condition is said when it is planned.
-            refusal.map_or(true, |refusal| refusal.is_none())
-        };
-        if takes(&problem) {
-            return Some(problem);
-        }
-        self.kernel.state.iter().find_map(|word| {
-            let value = problem.get(word)? as u64;
-            let with = |value: u64| {
-                let mut problem = problem.clone();
-                problem.set(word, value as f64);
-                problem
-            };
-            // The largest power of two below it that is taken, and from there the last before it
-            // that is.
-            let halves = std::iter::successors(Some(value / 2), |v| Some(v / 2));
-            let mut low = halves.take_while(|v| *v > 0).find(|v| takes(&with(*v)))?;
-            let (first, mut beyond) = (low, value);
-            while low + 1 < beyond {
-                let middle = low.midpoint(beyond);
-                if takes(&with(middle)) { low = middle } else { beyond = middle }
-            }
-            let drawn = first + u64::from(pick((low - first + 1) as u32));
-            let wanted = if pick(2) == 0 { low } else { drawn };
-            [wanted, low].map(with).into_iter().find(takes)
-        })
     }
 
     /// Names for expressions: parameters and the state that the kernel reads; not listed in errors
