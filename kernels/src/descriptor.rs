@@ -116,6 +116,15 @@ pub struct Binding<P: 'static> {
     pub draw: Of<P, Draw>,
 }
 
+/// Elements in the storage format that a parameter names, by its field.
+macro_rules! floats {
+    ($format:ident) => {
+        &|p, _| Elem::Floats(p.$format)
+    };
+}
+
+pub(crate) use floats;
+
 /// Elements of 32-bit floats.
 pub fn f32s<P>(_: &P, _: State) -> Elem {
     Elem::F32

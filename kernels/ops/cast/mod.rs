@@ -18,17 +18,15 @@ pub static OPERATION: Declaration<Cast> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("x", &|p, _| Elem::Floats(p.from), len!(p => p.n)),
-        Binding::output("y", &|p, _| Elem::Floats(p.to), len!(p => p.n)),
+        Binding::input("x", floats!(from), len!(p => p.n)),
+        Binding::output("y", floats!(to), len!(p => p.n)),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n.div_ceil(2), c))]),
         Variant {
-            name: "vec4",
-            stages: &[Stage::main(&|p, c| groups_for(p.n * p.to.bytes() / 16, c))],
             tunables: "WG=64|128|256|512",
             unsupported: &|p, _| no_multiple("N", p.n, 8),
-            ..Variant::PLAIN
+            ..Variant::new("vec4", &[Stage::main(&|p, c| groups_for(p.n * p.to.bytes() / 16, c))])
         },
     ],
     prefer: &|_| &["vec4", "naive"],

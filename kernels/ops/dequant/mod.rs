@@ -59,7 +59,7 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
             &|p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
             len!(p => p.rows * p.k),
         ),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.k)),
+        Binding::output("y", floats!(act_format), len!(p => p.rows * p.k)),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.elements().div_ceil(2), c))]),
@@ -79,11 +79,11 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
             ..Variant::PLAIN
         },
         Variant {
-            name: "shared",
-            stages: &[Stage::main(&|p, c| p.rows * p.k.div_ceil(c["TILE"] as usize))],
             constants: &|p, _| p.with_fields(Packing::Blocks, Vec::new()),
             tunables: "WG=64|128|256|512,TILE=2048|4096|8192",
             unsupported: &whole_stores,
+            name: "shared",
+            stages: &[Stage::main(&|p, c| p.rows * p.k.div_ceil(c["TILE"] as usize))],
             ..Variant::PLAIN
         },
         Variant {
@@ -116,7 +116,13 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
         let read = p.rows as f64 * p.weight.row_bytes(p.k) as f64;
         Cost { bytes: read + p.act_format.bytes() as f64 * n, flops: 2.0 * n }
     },
-    tolerance: &|_, _| Tolerance::new(0.0,1e-14,"every product is exact in f32 and at most one sum is rounded, in any order"),
+    tolerance: &|_, _| {
+        Tolerance::new(
+            0.0,
+            1e-14,
+            "every product is exact in f32 and at most one sum is rounded, in any order",
+        )
+    },
     cases: "
         ROWS=5:
             # Nine superblocks, more than one tile; no whole number of anything.
@@ -125,8 +131,8 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
             # No whole number of superblocks; more rows than invocations take together.
             ROWS=9,K=1152,WEIGHT=q4_k|q5_0
             ROWS=1
-            # More workgroups than one grid dimension holds, for the variants of one row a group; four
-            # rounds for those that have them.
+            # More workgroups than one grid dimension holds, for the variants of one row a group;
+            # four rounds for those that have them.
             ROWS=65537,K=32,WEIGHT=q4_0
     ",
     bench: "

@@ -70,17 +70,17 @@ pub static OPERATION: Declaration<Embed> = Declaration {
             ..Variant::PLAIN
         },
         Variant {
-            name: "quantised",
-            stages: &[Stage::main(&|p, c| groups_for(p.n_tokens * (p.hidden / 4), c))],
             constants: &|p, _| p.weight.fields(p.hidden, p.packing),
-            tunables: WORKGROUPS,
             unsupported: &|p, _| {
                 if p.weight.is_dense() {
                     return Some(format!("WEIGHT={} is dense", p.weight.name()));
                 }
                 no_multiple("HIDDEN", p.hidden, 4)
             },
-            ..Variant::PLAIN
+            ..Variant::sized(
+                "quantised",
+                &[Stage::main(&|p, c| groups_for(p.n_tokens * (p.hidden / 4), c))],
+            )
         },
     ],
     prefer: &|p| {

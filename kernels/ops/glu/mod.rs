@@ -20,7 +20,7 @@ pub static OPERATION: Declaration<Glu> = Declaration {
     state: &[],
     bindings: &[
         Binding::input("gate_up", &f32s, len!(p => p.rows * 2 * p.n)),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
+        Binding::output("y", floats!(act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for((p.rows * p.n).div_ceil(2), c))]),

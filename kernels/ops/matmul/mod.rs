@@ -134,17 +134,13 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             },
             len!(p => p.rows * p.k),
         ),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.n_tokens * p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.n_tokens * p.k)),
         Binding::in_out("y", &f32s, len!(p => p.n_tokens * (p.y_offset + p.rows + p.y_after))),
         Binding::scratch("partials", &f32s, len!(p => splits(p) * p.n_tokens * p.rows)),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n_tokens * p.rows, c))]),
-        Variant {
-            name: "tiled",
-            stages: &[Stage::main(&|p, _| product(p).tiles(16, 16))],
-            ..Variant::PLAIN
-        },
+        Variant::new("tiled", &[Stage::main(&|p, _| product(p).tiles(16, 16))]),
         Variant {
             constants: &|p, _| {
                 let (tm, tn, rm) = if product(p).tiles(128, 128) >= ENOUGH {

@@ -28,14 +28,10 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
         Binding::input("delta", &f32s, len!(p => p.rows * p.n)),
         Binding::input("post_weight", &f32s, len!(p => p.n)),
         Binding::input("next_weight", &f32s, len!(p => p.n)),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
+        Binding::output("y", floats!(act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage::main(&|p, _| p.rows.div_ceil(2))],
-            ..Variant::PLAIN
-        },
+        Variant::new("naive", &[Stage::main(&|p, _| p.rows.div_ceil(2))]),
         Variant {
             unsupported: &|p, _| odd_f16_rows(p.rows, p.n, p.act_format),
             tunables: "WG=64|128|256|512|1024",

@@ -46,7 +46,7 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
     bindings: &[
         Binding::input("x", &f32s, len!(p => p.rows * p.n)),
         Binding::input("weight", &f32s, len!(p => p.n)),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
+        Binding::output("y", floats!(act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
         Variant::new("naive", &[Stage::main(&|_, _| 1)]),

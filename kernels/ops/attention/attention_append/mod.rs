@@ -94,11 +94,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         scores(),
         tops(),
         partials(),
-        Binding::output(
-            "y",
-            &|p, _| Elem::Floats(p.act_format),
-            len!(p => p.q_heads() * p.head_dim),
-        ),
+        Binding::output("y", floats!(act_format), len!(p => p.q_heads() * p.head_dim)),
     ],
     variants: &[
         Variant {
@@ -140,8 +136,6 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             ..Variant::new("split_kv", &split_stages())
         },
         Variant {
-            name: "whole_kv",
-            stages: &[Stage { entry: "attend", grid: &|p, _| p.kv_heads() }],
             constants: &|p, caps| without_splits(split_constants(p, caps, 0, new_head_bytes(p))),
             phase: &|p, caps, grid| {
                 phase_constants(p, caps, grid, new_head_bytes(p)).map(without_splits)
@@ -151,7 +145,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             unsupported: &|p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))
             },
-            ..Variant::PLAIN
+            ..Variant::new("whole_kv", &[Stage { entry: "attend", grid: &|p, _| p.kv_heads() }])
         },
     ],
     prefer: &|_| &["split_kv", "split_kv_workgroup", "whole_kv", "naive"],

@@ -50,11 +50,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
         tops(),
         partials(),
         Binding::counter("counters", len!(p => p.kv_heads)),
-        Binding::output(
-            "y",
-            &|p, _| Elem::Floats(p.act_format),
-            len!(p => p.q_heads() * p.head_dim),
-        ),
+        Binding::output("y", floats!(act_format), len!(p => p.q_heads() * p.head_dim)),
     ],
     variants: &[
         Variant::sized(

@@ -111,8 +111,8 @@ fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
             + rounded * half_ulp * (4.0 / d.sqrt()).min(1.0),
         3e-6,
         "queries and weights rounded to f16 err by up to 2^-11 each, scores by as much of the \
-                 sizes of their products, HEAD_DIM of them as a random walk, which act through exp on every weight (in the reference's \
-                 magnitude); matrix units truncate sums; else as f32",
+         sizes of their products, HEAD_DIM of them as a random walk, which act through exp on \
+         every weight (in the reference's magnitude); matrix units truncate sums; else as f32",
     )
 }
 
@@ -186,7 +186,8 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     fuses: None,
     state: &[
         Param {
-            doc: "tokens of the sequence up to the first query's (state: the position is on the GPU)",
+            doc: "tokens of the sequence up to the first query's (state: the position is on \
+                  the GPU)",
             ..n_kv(32, 120)
         },
         PROMPT_LEN,
@@ -211,11 +212,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             &f32s,
             len!(p => p.n_tokens * p.q_elements() * p.most_key_splits()),
         ),
-        Binding::output(
-            "y",
-            &|p, _| Elem::Floats(p.act_format),
-            len!(p => p.n_tokens * p.q_heads() * p.head_dim),
-        ),
+        Binding::output("y", floats!(act_format), len!(p => p.n_tokens * p.q_heads() * p.head_dim)),
     ],
     variants: &[
         Variant {
@@ -232,8 +229,6 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             ..Variant::PLAIN
         },
         Variant {
-            name: "tiled",
-            stages: &[Stage::main(&|p, c| p.kv_heads * p.rows().div_ceil(c["ROWS"] as usize))],
             constants: &|p, caps| {
                 // Rows whose chunks fill a workgroup, and a tile that leaves room for them.
                 let chunks = p.value_chunks();
@@ -247,11 +242,9 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             },
             tunables: "TILE=4|8|16",
             unsupported: &|p, _| ragged(p),
-            ..Variant::PLAIN
+            ..Variant::new("tiled", &[Stage::main(&|p, c| p.blocks(c["ROWS"] as usize))])
         },
         Variant {
-            name: "flash",
-            stages: &[Stage::main(&|p, c| p.blocks(flash_rows(c)))],
             constants: &|p, caps| {
                 // Larger blocks do more with what they load, as long as there are enough of them.
                 let fits = |each: &usize| p.blocks(16 * each) >= 128 && flash_fits(*each, caps);
@@ -259,14 +252,11 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             },
             tunables: "ROWS_EACH=1|2|4",
             unsupported: &flash_unsupported,
-            ..Variant::PLAIN
+            ..Variant::new("flash", &[Stage::main(&|p, c| p.blocks(flash_rows(c)))])
         },
         Variant {
             name: "flash_split",
-            stages: &[
-                Stage::main(&|p, c| split_blocks(p, c, flash_rows(c))),
-                COMBINE,
-            ],
+            stages: &[Stage::main(&|p, c| split_blocks(p, c, flash_rows(c))), COMBINE],
             constants: &|p, caps| {
                 // Splits make up for few blocks.
                 let fits = |each: &usize| 8 * each <= p.rows() && flash_fits(*each, caps);
@@ -278,19 +268,14 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             ..Variant::PLAIN
         },
         Variant {
-            name: "cooperative_matrix",
-            stages: &[Stage::main(&|p, c| p.blocks(matrix_rows(c)))],
             constants: &matrix_constants,
             unsupported: &matrix_unsupported,
             tolerance: Some(&f16_tolerance),
-            ..Variant::PLAIN
+            ..Variant::new("cooperative_matrix", &[Stage::main(&|p, c| p.blocks(matrix_rows(c)))])
         },
         Variant {
             name: "cooperative_matrix_split",
-            stages: &[
-                Stage::main(&|p, c| split_blocks(p, c, matrix_rows(c))),
-                COMBINE,
-            ],
+            stages: &[Stage::main(&|p, c| split_blocks(p, c, matrix_rows(c))), COMBINE],
             constants: &|p, caps| {
                 let constants = matrix_constants(p, caps);
                 let rows = 32 * constants[0].1 as usize;
@@ -338,8 +323,14 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             flops: (4 * p.keys(s).sum::<usize>() * query) as f64,
         }
     },
-    tolerance: &|p, s| Tolerance::new(16.0 + (p.head_dim as f64).sqrt() + (p.most_keys(s) as f64).sqrt(),1e-9,"as attention_decode: score errors act through exp on every weight (in the \
-                 reference's magnitude); sums over head_dim and keys behave as random walks"),
+    tolerance: &|p, s| {
+        Tolerance::new(
+            16.0 + (p.head_dim as f64).sqrt() + (p.most_keys(s) as f64).sqrt(),
+            1e-9,
+            "as attention_decode: score errors act through exp on every weight (in the \
+                 reference's magnitude); sums over head_dim and keys behave as random walks",
+        )
+    },
     cases: "
         Q_ROW=qkv,KV_FORMAT=f16:
             # Windows that begin inside the call; tiles that only some rows reach.
@@ -351,8 +342,8 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
                 KV_SIZE=70,SCALE=0.1118034,N_KV=38,PROMPT_LEN=70
             N_TOKENS=130,HEAD_DIM=32,KV_SIZE=130,KV_FORMAT=f32,SCALE=0.17677669,PROMPT_LEN=130
             HEAD_DIM=32,WINDOW=1,SCALE=0.17677669
-            # Matrix units: rows that fill no block, f16 and f32 caches, growing scores. Caches of q8_0,
-            # with scales that fill their chunk and that do not.
+            # Matrix units: rows that fill no block, f16 and f32 caches, growing scores. Caches of
+            # q8_0, with scales that fill their chunk and that do not.
             LAYER=llama,N_TOKENS=100,KV_SIZE=300,ACT_FORMAT=f16,N_KV=201,PROMPT_LEN=300
             LAYER=qwen,N_TOKENS=64,KV_SIZE=250,ACT_FORMAT=f16,SCALE=0.3,N_KV=187,PROMPT_LEN=250
             LAYER=gemma,N_TOKENS=37,KV_SIZE=90:
@@ -380,6 +371,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             LAYER=gemma|llama|qwen,N_TOKENS=32,KV_SIZE=32,PROMPT_LEN=32
             # A few tokens after many.
             LAYER=gemma|llama|qwen,N_TOKENS=16,KV_SIZE=4096,N_KV=4081,PROMPT_LEN=4096
-            LAYER=gemma|llama|qwen,N_TOKENS=16,KV_SIZE=4096,ACT_FORMAT=f32,N_KV=4081,PROMPT_LEN=4096
+            LAYER=gemma|llama|qwen,N_TOKENS=16,ACT_FORMAT=f32:
+                KV_SIZE=4096,N_KV=4081,PROMPT_LEN=4096
     ",
 };

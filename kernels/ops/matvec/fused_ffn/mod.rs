@@ -47,10 +47,10 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
     state: &[],
     bindings: &[
         weights::<FusedFfn>().drawn(&|_| Draw::UnitProducts),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.k)),
         Binding::input("stream", &f32s, len!(p => p.k)),
         Binding::input("norm_weight", &f32s, len!(p => p.k)),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+        Binding::output("y", floats!(act_format), len!(p => p.n)),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n.div_ceil(2), c))]),

@@ -49,7 +49,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.n_vectors * p.k)),
         Binding::in_out("y", &f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
     ],
     variants: &[

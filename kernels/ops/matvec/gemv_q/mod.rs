@@ -129,7 +129,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.n_vectors * p.k)),
         Binding::in_out("y", &f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
         Binding::scratch("parts", &f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
     ],
@@ -211,8 +211,6 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // import: prologue/plain, prologue/unscaled, prologue/three_digits, rows/soa
         // import: schedule/int8_vectors, epilogue/store
         Variant {
-            name: "planes_dp4a24_cols",
-            stages: &[Stage::main(&vector_groups)],
             constants: &|p, caps| {
                 let held = vectors_in_memory(p, caps).unwrap_or(1);
                 let mut constants = geometry(vector_lanes(p, caps), caps);
@@ -238,7 +236,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                     .or_else(full)
             },
             packing: Packing::Planes,
-            ..Variant::PLAIN
+            ..Variant::new("planes_dp4a24_cols", &[Stage::main(&vector_groups)])
         },
         // gemv_q/planes_dp4a24: activations in 23 bits; three dot4I8Packed for four weights.
         //

@@ -85,7 +85,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
     state: &[],
     bindings: &[
         weights::<LmHeadTopk>().drawn(&|_| Draw::TiedRows),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.k)),
         Binding::<LmHeadTopk>::in_out("top_values", &f32s, len!(p => p.top_k))
             .drawn(&|p| Draw::Descending(3.0 * (p.k as f32).sqrt())),
         Binding::<LmHeadTopk>::in_out("top_indices", &words, len!(p => p.top_k))
