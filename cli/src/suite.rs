@@ -101,8 +101,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 f.ttft_ms,
                 f.decode_tok_s,
                 f.p50_ms,
-                bytes(f.gpu_memory_bytes),
-                bytes(f.gpu_memory_predicted_bytes),
+                bytes(f.of.gpu_memory_bytes),
+                bytes(f.of.gpu_memory_predicted_bytes),
                 bench.facts.file(),
                 config.name
             );

@@ -113,8 +113,12 @@ fn measured_runs_of_code_against_itself_have_no_verdict_of_a_difference() {
             panic!("{kernel}")
         };
         assert_eq!(ab.processes.len(), 20);
-        assert!(ab.processes.iter().all(|p| p.verdict == Verdict::Same), "{:?}", ab.processes);
-        assert_eq!(ab.verdict, Verdict::Same, "{kernel}");
+        assert!(
+            ab.processes.iter().all(|p| p.found.verdict == Verdict::Same),
+            "{:?}",
+            ab.processes
+        );
+        assert_eq!(ab.found.verdict, Verdict::Same, "{kernel}");
         // Blocks that are there are the blocks of the processes.
         ab.processes[0].blocks += 1;
         assert!(ab.clone().settled().is_err());

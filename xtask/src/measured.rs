@@ -8,7 +8,6 @@ use lathe_harness::data::row::{Kind, Row, Run};
 use lathe_harness::report::Table;
 use lathe_kernels::{Kernel, Problem};
 
-use crate::kernel::Shapes;
 use crate::markdown::{code, compact, digits, list, paragraph, plain};
 
 /// Folder of the results, from the root of the repository.
@@ -76,16 +75,17 @@ impl Measurements {
             return "No record holds it.\n".into();
         }
         let problems = kernel.bench();
-        let shapes = Shapes::of(kernel, &problems);
-        let intro = "The fastest variant of each benchmark shape, [dependent launches]\
-                     (../measuring.md#one-case), with the share of the run's copy bandwidth.";
-        let mut text = paragraph(&format!("{intro} {}", shapes.common().trim()));
+        let mut text = paragraph(
+            "The fastest variant of each benchmark shape, [dependent launches]\
+             (../measuring.md#one-case), with the share of the run's copy bandwidth. Parameters at \
+             their defaults are left out.",
+        );
         for (adapter, of_shape) in fastest {
             let item = |(place, m): (usize, Measured<'_>)| {
                 let share = m.row.gb_s().unwrap_or(f64::NAN) / m.row.copy_gb_s.unwrap_or(f64::NAN);
                 format!(
                     "{}: {} {} µs cold, {} warm, {:.1} %",
-                    shapes.own(kernel, &problems[place]),
+                    code(&kernel.brief(&kernel.show(&problems[place])).replace(',', " ")),
                     code(&m.row.variant),
                     digits(m.row.median_us),
                     digits(m.row.warm_us.unwrap_or(f64::NAN)),

@@ -15,7 +15,7 @@ use lathe_device::gpu::{Gpu, Pipelines, Policy};
 use lathe_device::measure::Repetitions;
 use lathe_kernels::StateWord;
 use lathe_record::AdapterSummary;
-use lathe_record::record::{GenerationTest, MeasuredModel, Selected, Verified, Watched};
+use lathe_record::record::{Decoded, GenerationTest, MeasuredModel, Verified};
 use lathe_record::steady::steady;
 
 use super::Observer;
@@ -294,18 +294,8 @@ pub struct Measured {
     pub test: Test,
     /// In the order in which they ran.
     pub runs: Vec<Timed>,
-    /// Throttling, and whether times had settled.
-    pub watched: Watched,
-    /// The comparisons with the reference.
-    pub verified: Option<Verified>,
-    /// Bytes of device memory at their peak, and as predicted.
-    pub memory: [u64; 2],
-    /// Bytes of all KV caches.
-    pub kv_bytes: u64,
-    /// The variant of each operation, and why it was selected.
-    pub selected: Vec<Selected>,
-    /// Grid of layers that are one dispatch.
-    pub run_grid: Option<String>,
+    /// Facts that all records have of them.
+    pub of: Decoded,
     began: SystemTime,
 }
 
@@ -412,7 +402,7 @@ impl<'a> Bench<'a> {
         let (runs, watched) = repetitions.end(settled);
         let runs: Vec<Timed> = runs.into_iter().flatten().collect();
         let (predicted, _) = Predicted::of(&self.gpu, &graph);
-        let memory = [predicted.measured(&self.gpu, held).bytes(), predicted.predicted_bytes];
+        let gpu_memory_bytes = predicted.measured(&self.gpu, held).bytes();
         let prompts = std::mem::take(&mut trial.prompts);
         let verified = match (test.sequences, trial.verified()) {
             (1, verified) => verified,
@@ -421,12 +411,16 @@ impl<'a> Bench<'a> {
         Ok(Measured {
             test,
             runs,
-            watched,
-            verified,
-            memory,
-            kv_bytes: graph.kv_bytes(),
-            selected: graph.selected.clone(),
-            run_grid: graph.run_grid(),
+            of: Decoded {
+                sampling: test.sampling,
+                kv_cache_bytes: graph.kv_bytes(),
+                gpu_memory_bytes,
+                gpu_memory_predicted_bytes: predicted.predicted_bytes,
+                verified,
+                selected: graph.selected.clone(),
+                run_grid: graph.run_grid(),
+                watched,
+            },
             began,
         })
     }
@@ -481,17 +475,10 @@ impl<'a> Bench<'a> {
                 n_gen: test.generate,
                 n_depth: test.depth,
                 sequences: test.sequences,
-                sampling: test.sampling,
                 steps_per_submit: (test.generate > 0).then_some(steps),
                 test_time: humantime::format_rfc3339_seconds(measured.began).to_string(),
                 samples_ns,
-                verified: measured.verified,
-                gpu_memory_bytes: measured.memory[0],
-                gpu_memory_predicted_bytes: measured.memory[1],
-                selected: measured.selected.clone(),
-                run_grid: measured.run_grid.clone(),
-                watched: measured.watched.clone(),
-                kv_cache_bytes: measured.kv_bytes,
+                of: measured.of.clone(),
                 ..GenerationTest::default()
             };
             figures.settled()

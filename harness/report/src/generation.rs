@@ -2,8 +2,8 @@
 //! same tables go to the terminal, to Markdown and to the HTML page.
 
 use lathe_record::record::{
-    Environment, GenerationTest, GenerationTests, MeasuredModel, Suite, SuiteConfig, Verified,
-    Watched,
+    Decoded, Environment, GenerationTest, GenerationTests, MeasuredModel, Suite, SuiteConfig,
+    Verified,
 };
 
 use crate::markup::{number, plural};
@@ -16,9 +16,9 @@ fn size(bytes: u64) -> String {
 }
 
 /// A figure, a mark if its outputs were not verified, and its flags.
-fn figure(text: String, verified: Option<Verified>, watched: &Watched) -> String {
-    let unchecked = verified.is_none().then(|| "not verified".to_owned());
-    let flags = unchecked.into_iter().chain(watched.flags.iter().map(ToString::to_string));
+fn figure(text: String, of: &Decoded) -> String {
+    let unchecked = of.verified.is_none().then(|| "not verified".to_owned());
+    let flags = unchecked.into_iter().chain(of.watched.flags.iter().map(ToString::to_string));
     match flags.collect::<Vec<_>>().join(", ").as_str() {
         "" => text,
         flags => format!("{text} ({flags})"),
@@ -100,10 +100,10 @@ pub fn tests(run: &GenerationTests, env: &Environment) -> Table {
             env.backend.clone(),
             test.steps_per_submit.map_or_else(|| "-".into(), |n| n.to_string()),
             test.test.clone(),
-            figure(speed, test.verified, &test.watched),
+            figure(speed, &test.of),
         ]);
     }
-    let verified: Vec<_> = run.tests.iter().map(|test| test.verified).collect();
+    let verified: Vec<_> = run.tests.iter().map(|test| test.of.verified).collect();
     table.note = format!(
         "Mean ± standard deviation over {} repetitions, wall clock; every token is chosen on the \
          device and read back. Beside llama-bench stands 1 step a submission; more steps a \
@@ -148,8 +148,8 @@ pub fn suite(run: &Suite) -> Vec<Table> {
             of_memory,
             memory,
             &[
-                ("cache", |c| number(c.kv_cache_bytes as f64 / 1e6, 1)),
-                ("peak", |c| number(c.gpu_memory_bytes as f64 / 1e9, 2)),
+                ("cache", |c| number(c.of.kv_cache_bytes as f64 / 1e6, 1)),
+                ("peak", |c| number(c.of.gpu_memory_bytes as f64 / 1e9, 2)),
             ],
         ),
     ];
@@ -175,7 +175,7 @@ fn side_by_side(run: &Suite, title: &str, note: &str, columns: &[(&str, Cell)]) 
         let mut row = vec![name.to_owned() + &lengths.unwrap_or_default()];
         for config in configs() {
             row.extend(columns.iter().map(|(_, of)| match config {
-                Some(c) => figure(of(c), c.verified, &c.watched),
+                Some(c) => figure(of(c), &c.of),
                 None => "–".into(),
             }));
         }
@@ -188,7 +188,7 @@ fn side_by_side(run: &Suite, title: &str, note: &str, columns: &[(&str, Cell)]) 
 /// Note on all tables of a suite: its draws and its verification.
 pub fn suite_note(run: &Suite) -> String {
     let configs = run.models.iter().flat_map(|model| model.configs.values());
-    let verified: Vec<_> = configs.map(|config| config.verified).collect();
+    let verified: Vec<_> = configs.map(|config| config.of.verified).collect();
     format!(
         "Prompts: {}; draws: seed {}. Every run begins with cleared caches and goes on to its last \
          token. {}",

@@ -18,7 +18,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use lathe_record::record::{Body, Environment, GenerationTest, Record, SCHEMA_VERSION, SuiteModel};
+use lathe_record::record::{Body, Environment, Record, SCHEMA_VERSION};
 use lathe_record::row::Run;
 
 use crate::markup::{made, number, plural, sound, text, warning};
@@ -126,7 +126,7 @@ fn headline(body: &Body) -> String {
     match body {
         Body::Profile(profile) => format!("{} tok/s", number(profile.unprofiled.decode_tok_s, 1)),
         Body::Bench(bench) => plural(bench.cases.len(), "case"),
-        Body::Ab(ab) => format!("{} {}", ab.verdict, number(ab.ratio.median, 4)),
+        Body::Ab(ab) => format!("{} {}", ab.found.verdict, number(ab.found.ratio.median, 4)),
         Body::GenerationTests(run) => plural(run.tests.len(), "test"),
         Body::Suite(run) => {
             let configs = run.models.iter().map(|model| model.configs.len()).sum();
@@ -135,74 +135,38 @@ fn headline(body: &Body) -> String {
     }
 }
 
-/// Model, test and speed of every decode of one sequence in a record.
-fn decodes(body: &Body) -> Vec<(String, String, f64)> {
-    match body {
-        Body::Profile(p) => {
-            let test = format!("profile, {} prompt tokens", p.prompt_tokens);
-            vec![(p.model.clone(), test, p.unprofiled.decode_tok_s)]
-        }
-        Body::GenerationTests(run) => {
-            let alone = run.tests.iter().filter(|t| t.n_gen > 0 && t.sequences == 1);
-            let row = |t: &GenerationTest| {
-                let steps = plural(t.steps_per_submit.unwrap_or(1), "step");
-                (t.model.file().to_owned(), format!("{}, {steps} a submission", t.test), t.avg_ts)
-            };
-            alone.map(row).collect()
-        }
-        Body::Suite(run) => {
-            let of = |model: &SuiteModel| {
-                let file = model.model.file().to_owned();
-                let configs = model.configs.iter();
-                configs
-                    .map(move |(name, c)| (file.clone(), format!("suite, {name}"), c.decode_tok_s))
-                    .collect::<Vec<_>>()
-            };
-            run.models.iter().flat_map(of).collect()
-        }
-        Body::Bench(_) | Body::Ab(_) => Vec::new(),
-    }
-}
-
-/// All decodes in one table, and all comparisons on one axis, where there are several.
+/// All rates in one table, and all comparisons on one axis, where there are several.
 fn overview(records: &[(String, Record)]) -> String {
-    let mut html = String::new();
-    let numbered = || records.iter().enumerate().map(|(i, (_, record))| (i, record));
-    let mut rows: Vec<_> = numbered()
-        .flat_map(|(i, record)| decodes(&record.body).into_iter().map(move |row| (i, record, row)))
-        .collect();
-    rows.sort_by(|(i, a, (model, test, _)), (j, b, (other, other_test, _))| {
-        let key = |record: &Record| record.environment.adapter.clone();
-        (key(a), model, test, i).cmp(&(key(b), other, other_test, j))
-    });
-    if rows.len() > 1 {
-        let most = rows.iter().filter_map(|(.., (.., tok_s))| sound(*tok_s)).fold(0.0, f64::max);
-        let columns = ["model", "~test", ">tok/s", "*", "~adapter", ">date", "*record"];
-        let mut table = Table::new("All decodes", columns);
-        table.note = "Wall clock, one sequence at a time.".into();
-        for (i, record, (model, test, tok_s)) in rows {
-            table.rows.push(vec![
-                model,
-                test,
-                number(tok_s, 1),
-                made::meter(tok_s / most),
-                record.environment.adapter.clone(),
-                record.environment.date.chars().take(10).collect(),
-                format!("<a href=\"#r{i}\">{}</a>", i + 1),
-            ]);
+    let mut rates = Vec::new();
+    let mut compared = Vec::new();
+    for (i, (file, record)) in records.iter().enumerate() {
+        let run = Run::of(file, record);
+        rates.extend(run.rows.into_iter().filter_map(|row| Some((i, record, row.tok_s?, row))));
+        if let Body::Ab(ab) = &record.body {
+            compared.push((format!("{}. {} {}", i + 1, ab.kernel, ab.b), ab));
         }
-        html.push_str(&table.figure());
     }
-    let compared: Vec<_> = numbered()
-        .filter_map(|(i, record)| match &record.body {
-            Body::Ab(ab) => Some((format!("{}. {} {}", i + 1, ab.kernel, ab.b), ab)),
-            _ => None,
-        })
-        .collect();
-    if compared.len() > 1 {
-        html.push_str(&sections::ratios("All comparisons", &compared, ""));
+    rates.sort_by(|(.., a), (.., b)| (&a.subject, &a.shape).cmp(&(&b.subject, &b.shape)));
+    let most = rates.iter().filter_map(|(_, _, rate, _)| sound(*rate)).fold(0.0, f64::max);
+    let columns = ["model", "~test", ">tok/s", "*", "~adapter", ">date", "*record"];
+    let mut table = Table::new("All decodes", columns);
+    table.note = "Tokens a second by the wall clock.".into();
+    for (i, record, rate, row) in rates {
+        table.rows.push(vec![
+            row.subject,
+            row.shape,
+            number(rate, 1),
+            made::meter(rate / most),
+            record.environment.adapter.clone(),
+            record.environment.date.chars().take(10).collect(),
+            format!("<a href=\"#r{i}\">{}</a>", i + 1),
+        ]);
     }
-    html
+    let rates = if table.rows.len() > 1 { table.figure() } else { String::new() };
+    match compared.len() > 1 {
+        true => rates + &sections::ratios("All comparisons", &compared, ""),
+        false => rates,
+    }
 }
 
 /// Reasons to distrust every number of a run.

@@ -115,15 +115,8 @@ impl Measured {
         let figures = SuiteConfig {
             prompt_tokens: lengths[0],
             generated_tokens: lengths[1],
-            sampling: self.test.sampling,
             runs,
-            verified: self.verified,
-            kv_cache_bytes: self.kv_bytes,
-            selected: self.selected,
-            run_grid: self.run_grid,
-            watched: self.watched,
-            gpu_memory_bytes: self.memory[0],
-            gpu_memory_predicted_bytes: self.memory[1],
+            of: self.of,
             ..SuiteConfig::default()
         };
         figures.settled(faster)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lathe_record::record::{Environment, FIRST_PREFERENCE, OpTotal, Profile, Selected};
+use lathe_record::record::{Environment, OpTotal, Profile};
 
 use super::chart::{Series, Steps};
 use super::sections::is_above;
@@ -13,6 +13,10 @@ use crate::table::Table;
 
 /// Operations with a colour of their own; the rest is one band.
 const SHOWN: usize = 8;
+
+/// A chart of times over positions.
+const POSITIONS: Steps<'static> =
+    Steps { unit: "ms a step", axis: "position", first: 0, bands: Vec::new(), lines: Vec::new() };
 
 /// Positions below which a profile says nothing about a crossover: attention hardly grows.
 const FEWEST_POSITIONS: usize = 500;
@@ -27,7 +31,6 @@ pub(super) fn section(profile: &Profile, env: &Environment) -> String {
         throughput(profile),
         ops_table(profile, env),
         cpu(profile),
-        selection(&profile.selected),
     ];
     parts.concat()
 }
@@ -105,13 +108,7 @@ fn over_steps(profile: &Profile, sums: &[(&str, Vec<f64>)]) -> String {
         let values = (0..profile.steps.len()).map(sum).collect();
         bands.push(band(format!("other ({})", rest.len()), SHOWN, values));
     }
-    let chart = Steps {
-        unit: "ms a step",
-        axis: "position",
-        first: first.position,
-        bands,
-        ..Steps::default()
-    };
+    let chart = Steps { first: first.position, bands, ..POSITIONS };
     let caption = format!(
         "GPU time of the operations over {}, summed over layers, serialised.",
         plural(profile.steps.len(), "step")
@@ -157,13 +154,8 @@ fn crossover(profile: &Profile, sums: &[(&str, Vec<f64>)]) -> String {
         let legend = format!("{} → {} ms", ends[0], ends[1]);
         Series { name: name.to_owned(), colour, values: values.to_vec(), legend }
     };
-    let chart = Steps {
-        unit: "ms a step",
-        axis: "position",
-        first: first.position,
-        lines: vec![line("attention", 4, &attention), line(name, 0, product)],
-        ..Steps::default()
-    };
+    let lines = vec![line("attention", 4, &attention), line(name, 0, product)];
+    let chart = Steps { first: first.position, lines, ..POSITIONS };
     let caption = "Both summed over layers, serialised.";
     figure("Attention crossover", &(paragraph(&finding) + &chart.draw()), caption)
 }
@@ -183,7 +175,7 @@ fn throughput(profile: &Profile) -> String {
     );
     let legend = format!("median {}", at(0.5));
     let lines = vec![Series { name: "tok/s".into(), colour: 0, values, legend }];
-    let chart = Steps { unit: "tok/s", axis: "generated token", lines, ..Steps::default() };
+    let chart = Steps { unit: "tok/s", axis: "generated token", lines, ..POSITIONS };
     figure("Throughput by token", &chart.draw(), &caption)
 }
 
@@ -262,46 +254,4 @@ fn cpu(profile: &Profile) -> String {
                    GPU as a line. Where the stack stands well above the line, the step did not \
                    wait for the GPU.";
     figure("CPU and GPU", &chart.draw(), caption)
-}
-
-/// The selection log; equal lines of several layers appear once, with their number.
-fn selection(lines: &[Selected]) -> String {
-    if lines.is_empty() {
-        return String::new();
-    }
-    let mut unique: Vec<(&Selected, usize)> = Vec::new();
-    for line in lines {
-        match unique.iter_mut().find(|(known, _)| *known == line) {
-            Some((_, count)) => *count += 1,
-            None => unique.push((line, 1)),
-        }
-    }
-    let is_exception = |line: &Selected| line.tuned || !line.why.starts_with(FIRST_PREFERENCE);
-    let exceptions = unique.iter().filter(|(line, _)| is_exception(line)).count();
-    let columns = ["operation", ">layers", "kernel", "variant", "shape", "~reason"];
-    let mut table = Table::new("Selection", columns);
-    for (line, count) in unique {
-        table.rows.push(vec![
-            line.op.clone(),
-            count.to_string(),
-            line.kernel.clone(),
-            line.variant.clone(),
-            super::parameters(&line.kernel, &line.shape),
-            if is_exception(line) { line.why.clone() } else { String::new() },
-        ]);
-    }
-    let sentence = match exceptions {
-        0 => "Every operation has the variant that its kernel prefers for its shape.".to_owned(),
-        n => format!(
-            "{} another variant than the kernel prefers, or tuned constants; their reasons are in \
-             the last column.",
-            plural(n, "operation") + if n == 1 { " has" } else { " have" }
-        ),
-    };
-    let html = format!(
-        "{}<details>\n<summary>All operations</summary>\n{}</details>\n",
-        paragraph(&sentence),
-        table.html()
-    );
-    figure("Selection", &html, "")
 }

@@ -27,20 +27,26 @@ fn class(verdict: Verdict) -> &'static str {
 pub(super) fn ab(ab: &Ab) -> String {
     let mut out = format!(
         "<p class=\"verdict {}\"><strong>{}</strong> {}</p>\n",
-        class(ab.verdict),
-        ab.verdict,
+        class(ab.found.verdict),
+        ab.found.verdict,
         text(&in_words(ab))
     );
     if !ab.flags.is_empty() {
         out.push_str(&format!("<p>{}</p>\n", made::flags(&ab.flags)));
     }
-    let interval = format!("{} to {}", number(ab.ratio.low, 4), number(ab.ratio.high, 4));
+    let interval =
+        format!("{} to {}", number(ab.found.ratio.low, 4), number(ab.found.ratio.high, 4));
     let interval = format!("{} {interval}", ab.interval());
     out.push_str(&tiles(&[
-        ("A", number(ab.a_us, 2), "µs", ab.a.clone()),
-        ("B", number(ab.b_us, 2), "µs", ab.b.clone()),
-        ("time of B over A", number(ab.ratio.median, 4), "", interval),
-        ("same within", percent(ab.indifference), "", "half-width of the zone around 1".into()),
+        ("A", number(ab.found.a_us, 2), "µs", ab.a.clone()),
+        ("B", number(ab.found.b_us, 2), "µs", ab.b.clone()),
+        ("time of B over A", number(ab.found.ratio.median, 4), "", interval),
+        (
+            "same within",
+            percent(ab.found.indifference),
+            "",
+            "half-width of the zone around 1".into(),
+        ),
     ]));
     let caption = format!("{} of A and B in turns. ", plural(ab.blocks, "block"));
     out + &ratios("Ratio of times", &[("B against A".into(), ab)], &caption)
@@ -57,11 +63,14 @@ pub(super) fn ratios(heading: &str, rows: &[(String, &Ab)], caption: &str) -> St
         label: format!("{} [{}, {}]", number(r.median, 4), number(r.low, 4), number(r.high, 4)),
     };
     let bars_of = |(name, ab): &(String, &Ab)| {
-        [bar(name, &ab.ratio, class(ab.verdict)), bar("A against itself", &ab.control, "f8")]
+        [
+            bar(name, &ab.found.ratio, class(ab.found.verdict)),
+            bar("A against itself", &ab.found.control, "f8"),
+        ]
     };
     let mut limits = vec![("A", 0.0)];
     if let [(_, ab)] = rows {
-        let zone = change(1.0 + ab.indifference);
+        let zone = change(1.0 + ab.found.indifference);
         limits.extend([("", -zone), ("", zone)]);
     }
     let drawn: Vec<Bar> = rows.iter().flat_map(bars_of).collect();
@@ -75,12 +84,12 @@ pub(super) fn ratios(heading: &str, rows: &[(String, &Ab)], caption: &str) -> St
 
 /// The verdict as a sentence.
 fn in_words(ab: &Ab) -> String {
-    let zone = format!("the zone of ±{} around 1", percent(ab.indifference));
-    let change = percent((ab.ratio.median - 1.0).abs());
+    let zone = format!("the zone of ±{} around 1", percent(ab.found.indifference));
+    let change = percent((ab.found.ratio.median - 1.0).abs());
     let Ab { a, b, .. } = ab;
-    match ab.verdict {
+    match ab.found.verdict {
         Verdict::Faster => {
-            let speed = number(ratio(1.0, ab.ratio.median), 2);
+            let speed = number(ratio(1.0, ab.found.ratio.median), 2);
             format!(
                 "{b} takes {change} less time than {a} ({speed}× its speed): the interval is below \
                  {zone}."
@@ -213,14 +222,14 @@ fn doubts(row: &Row) -> Vec<&str> {
 
 /// The body of a record of `bench decode`.
 pub(super) fn tests(run: &GenerationTests, env: &Environment) -> String {
-    let unverified = run.tests.iter().filter(|test| test.verified.is_none()).count();
+    let unverified = run.tests.iter().filter(|test| test.of.verified.is_none()).count();
     unchecked(unverified) + &generation::tests(run, env).figure()
 }
 
 /// The body of a suite.
 pub(super) fn suite(run: &Suite) -> String {
     let configs = run.models.iter().flat_map(|model| model.configs.values());
-    let unverified = configs.filter(|config| config.verified.is_none()).count();
+    let unverified = configs.filter(|config| config.of.verified.is_none()).count();
     let tables: String = generation::suite(run).iter().map(Table::figure).collect();
     unchecked(unverified) + &paragraph(&generation::suite_note(run)) + &tables
 }

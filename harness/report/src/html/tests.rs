@@ -3,8 +3,8 @@
 use lathe_record::Ratio;
 use lathe_record::paired::Verdict;
 use lathe_record::record::{
-    Ab, Bench, BenchCase, Body, Environment, FIRST_PREFERENCE, Flag, OpTotal, Profile, ProfiledOp,
-    ProfiledStep, Record, Selected, Timing, Unprofiled, made_up,
+    Ab, AbFigures, Bench, BenchCase, Body, Environment, Flag, OpTotal, Profile, ProfiledOp,
+    ProfiledStep, Record, Timing, Unprofiled, made_up,
 };
 
 const COPY: f64 = 4312.0;
@@ -51,12 +51,6 @@ fn profile(steps: usize) -> Record {
         dispatches: count,
         ..OpTotal::default()
     };
-    let selected = |why: &str| Selected {
-        op: "lm_head".into(),
-        kernel: "gemv".into(),
-        why: why.into(),
-        ..Selected::default()
-    };
     record(Body::Profile(Profile {
         model: "gemma3-1b bf16".into(),
         kv: "f16".into(),
@@ -75,7 +69,6 @@ fn profile(steps: usize) -> Record {
             total("attention", 2, 0.1, 9e8),
         ],
         serialised_ms_per_token: 0.3,
-        selected: vec![selected(FIRST_PREFERENCE), selected("explicit hint")],
         ..Profile::default()
     }))
 }
@@ -109,12 +102,15 @@ fn ab(verdict: Verdict, median: f64) -> Record {
             .into(),
         a: "vec2".into(),
         b: "wide".into(),
-        a_us: 8.9,
-        b_us: 8.9 * median,
-        verdict,
-        ratio: around(median),
-        control: around(1.0),
-        indifference: 0.01,
+        found: AbFigures {
+            a_us: 8.9,
+            b_us: 8.9 * median,
+            verdict,
+            ratio: around(median),
+            control: around(1.0),
+            control_b: None,
+            indifference: 0.01,
+        },
         blocks: 48,
         ..Ab::default()
     }))
@@ -190,12 +186,10 @@ fn a_profile_has_its_figures_and_stays_small() {
             ">9000</td><td class=\"figure\">208.7 %<",
             "from a cache or counted wrongly",
             "CPU record",
-            "1 operation has another variant",
-            "explicit hint",
             "Environment",
         ],
     );
-    assert!(!html.contains(FIRST_PREFERENCE) && !html.contains("<h2>"));
+    assert!(!html.contains("<h2>"));
     // Charts are aggregated: four times the steps are hardly more.
     assert!(page(&[profile(2400)]).len() < html.len() * 11 / 10);
 }
@@ -251,7 +245,7 @@ fn many_records_have_an_overview() {
     assert_eq!(html, page(&records), "the same records give the same bytes");
     assert_parts(
         &html,
-        &["All decodes", "All comparisons", "href=\"#r0\"", "profile, 128 prompt tokens"],
+        &["All decodes", "All comparisons", "href=\"#r0\"", "after 128 tokens: unprofiled step"],
     );
     assert_eq!(html.matches("<details id=").count(), records.len());
     assert!(!page(&[bench()]).contains("All decodes"));
@@ -283,7 +277,6 @@ fn strings_of_a_record_stay_text() {
                 body.model = EVIL.into();
                 body.ops[0].op = EVIL.into();
                 body.by_op[0].op = EVIL.into();
-                body.selected[0].why = EVIL.into();
             }
             Body::Bench(Bench { cases, failed, .. }) => {
                 failed.push(EVIL.into());
@@ -321,7 +314,8 @@ fn numbers_that_are_none_render() {
                 }
                 Body::Ab(body) => {
                     let ratio = Ratio { median: value, low: value, high: value };
-                    (body.ratio, body.control, body.indifference) = (ratio, ratio, value);
+                    body.found =
+                        AbFigures { ratio, control: ratio, indifference: value, ..body.found };
                 }
                 _ => {}
             }
