@@ -153,8 +153,11 @@ pub fn subjects(
     Ok(Report { outcome, sides, mixed })
 }
 
-/// Compares two plans over the same memory. Each side has pipelines of its own, even where both are
-/// the same code, and a coin decides which is compiled and laid out first.
+/// Compares two plans over the same memory, cold, in microseconds per invocation. Each side has
+/// pipelines of its own, even where both are the same code, and a coin decides which is compiled and
+/// laid out first. Both sides run equally many invocations per sample over the same copies in the
+/// same order, which begin where those of the previous block ended. The overhead of a sample and the
+/// copies it finds in the cache are then the same for both. The results of both are judged.
 pub(super) fn plans_against(
     gpu: &Arc<Gpu>,
     [a, b]: [Plan; 2],
@@ -168,27 +171,11 @@ pub(super) fn plans_against(
     let mut first =
         Bench::new(gpu, &Pipelines::default(), case, bench.rotate_bytes)?.validated()?;
     let mut second = first.beside(&Pipelines::default(), second)?.validated()?;
-    match b_first {
-        true => kernels(&mut second, &mut first, bench, options),
-        false => kernels(&mut first, &mut second, bench, options),
-    }
-}
-
-/// Compares two benches, cold, in microseconds per invocation. Both sides run equally many
-/// invocations per sample over the same copies in the same order, which begin where those of the
-/// previous block ended. The overhead of a sample and the copies it finds in the cache are then the
-/// same for both. The results of both are judged.
-fn kernels(
-    a: &mut Bench,
-    b: &mut Bench,
-    bench: &BenchOptions,
-    options: &AbOptions,
-) -> Result<(Outcome, [AbSide; 2])> {
+    let (a, b) = if b_first { (&mut second, &mut first) } else { (&mut first, &mut second) };
     let (count_a, _) = a.warm_up(bench.sample, Temperature::Cold)?;
     let (count_b, _) = b.warm_up(bench.sample, Temperature::Cold)?;
     let count = together(count_a, count_b);
-    let gpu = Arc::clone(a.gpu());
-    let outcome = run(options, &mut watch::canary(&gpu)?, &mut |is_a, block| {
+    let outcome = run(options, &mut watch::canary(gpu)?, &mut |is_a, block| {
         let side = if is_a { &mut *a } else { &mut *b };
         let took = side.time_from(block as u64 * count, count)?;
         Ok((took.as_secs_f64() * 1e6 / count as f64, gpu.is_throttled()))

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use lathe_record::record::{AbSide, Clock, Timing};
 use lathe_record::rng::Rng;
-use lathe_record::stats;
 use lathe_record::steady::steady;
 
 use super::ring::{Renewed, Ring};
@@ -33,7 +32,7 @@ pub struct BenchOptions {
     pub rotate_bytes: u64,
     /// Minimum length of one sample.
     pub sample: Duration,
-    /// Samples are taken until the noise of the median ([`stats::Summary::noise`]) is this low …
+    /// Samples are taken until the noise of their median ([`Timing::noise`]) is this low …
     pub noise: f64,
     /// … or this time is over.
     pub time_out: Duration,
@@ -285,52 +284,35 @@ impl Bench {
         }
     }
 
-    /// Microseconds per invocation, sampled until the median is precise enough, and judged.
-    pub fn sample(&mut self, options: &BenchOptions, temperature: Temperature) -> Result<Sampled> {
+    /// Microseconds per invocation, sampled until the median is precise enough or time is over, and
+    /// the normalised error of what the last sample left.
+    pub fn sample(
+        &mut self,
+        options: &BenchOptions,
+        temperature: Temperature,
+    ) -> Result<(Timing, f64)> {
         self.renew()?;
-        let (count, settled) = self.warm_up(options.sample, temperature)?;
+        let (dispatches, settled) = self.warm_up(options.sample, temperature)?;
+        let mut timing = Timing { settled, dispatches, ..Timing::default() };
         let begun = Instant::now();
-        let (mut samples_us, mut throttled) = (Vec::new(), 0);
-        let (mut summary, mut timed_out);
         loop {
             self.renew()?;
-            let took = self.time(count, temperature)?;
+            let took = self.time(dispatches, temperature)?;
             // Where nothing else is to be had, what was taken counts, with a flag.
-            if self.gpu.is_throttled() && throttled <= samples_us.len().max(options.samples) {
-                throttled += 1;
+            let most = timing.samples_us.len().max(options.samples);
+            if self.gpu.is_throttled() && timing.throttled <= most {
+                timing.throttled += 1;
                 continue;
             }
-            samples_us.push(took.as_secs_f64() * 1e6 / count as f64);
-            summary = stats::summarise(&samples_us);
-            timed_out = begun.elapsed() >= options.time_out;
-            let known = samples_us.len() >= options.samples && summary.noise <= options.noise;
-            if known || (timed_out && samples_us.len() >= 5) {
-                break;
+            timing.samples_us.push(took.as_secs_f64() * 1e6 / dispatches as f64);
+            timing.settle();
+            let samples = timing.samples_us.len();
+            let is_known = samples >= options.samples && timing.noise <= options.noise;
+            if is_known || samples >= 5 && begun.elapsed() >= options.time_out {
+                return Ok((timing, self.judge_left(temperature)?));
             }
         }
-        let nmse = self.judge_left(temperature)?;
-        let mut timing =
-            Timing { settled, dispatches: count, samples_us, throttled, ..Timing::default() };
-        timing.settle();
-        let timed_out = timed_out && summary.noise > options.noise;
-        Ok(Sampled { timing, timed_out, nmse })
     }
-
-    /// The device.
-    pub(super) fn gpu(&self) -> &Arc<Gpu> {
-        &self.gpu
-    }
-}
-
-/// Result of sampling.
-#[derive(Debug)]
-pub struct Sampled {
-    /// The time.
-    pub timing: Timing,
-    /// Time ran out before the median was precise enough.
-    pub timed_out: bool,
-    /// Largest normalised error of the judged results.
-    pub nmse: f64,
 }
 
 #[cfg(test)]

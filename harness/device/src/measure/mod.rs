@@ -23,7 +23,7 @@ fn test_gpu() -> Option<std::sync::Arc<crate::gpu::Gpu>> {
     }
 }
 
-pub use bench::{Bench, BenchOptions, Sampled, Temperature};
+pub use bench::{Bench, BenchOptions, Temperature};
 pub use ceilings::{Copier, ceilings, copy_bandwidth, peaks};
 pub use environment::{command_line, environment};
 pub use session::{Outcome, Planned, Request, Session};

@@ -215,12 +215,11 @@ impl Session {
         let case = Case::new(&gpu, plan, problem, options.seed)?;
         let pipelines = Pipelines::default();
         let mut bench = Bench::new(&gpu, &pipelines, case, options.rotate_bytes)?.validated()?;
-        let cold = bench.sample(&options, Temperature::Cold)?;
-        let warm = bench.sample(&options, Temperature::Warm)?;
+        let (cold, error) = bench.sample(&options, Temperature::Cold)?;
+        let (warm, other) = bench.sample(&options, Temperature::Warm)?;
         let drifted = self.canary()?;
-        let AbSide { source, wgsl, nmse, nmse_bound } = bench.side(cold.nmse.max(warm.nmse));
-        let timed_out = cold.timed_out || warm.timed_out;
-        let (plan, cold, warm) = (bench.plan(), cold.timing, warm.timing);
+        let AbSide { source, wgsl, nmse, nmse_bound } = bench.side(error.max(other));
+        let plan = bench.plan();
         let (kernel, variant) = (plan.kernel, plan.variant.clone());
         let cost = kernel.cost(problem);
         let gb_s = cost.bytes / cold.median_us / 1e3;
@@ -252,7 +251,7 @@ impl Session {
             (!timings.iter().all(|t| t.settled), Flag::NotSettled),
             (drifted, Flag::Drift),
             (timings.iter().any(|t| t.noise > NOISY), Flag::Noisy),
-            (timed_out, Flag::TimedOut),
+            (timings.iter().any(|t| t.noise > options.noise), Flag::TimedOut),
             (timings.iter().any(|t| t.throttled > t.samples_us.len()), Flag::Throttled),
             ((gb_s > most || top_s > most_top_s) && !gpu.adapter.software, Flag::AboveCeiling),
             (bench.clock() == Clock::Wall, Flag::WallClock),

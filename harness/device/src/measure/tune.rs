@@ -360,7 +360,7 @@ impl TuneOptions {
 }
 
 /// Result of a search.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Found {
     /// Kernel.
     pub kernel: String,
@@ -393,35 +393,39 @@ const FINALISTS: usize = 5;
 /// Largest ratio of two finalists' times that counts as a tie.
 const TIE: f64 = 1.01;
 
-/// The correct candidates, as indices into all of them, in the process that has prepared them.
-struct Survivors {
-    child: Child,
-    right: Vec<usize>,
-    /// Rejected candidates with their reasons.
-    rejected: Vec<(String, String)>,
-    /// Candidates that were left out because time ran out.
-    skipped: usize,
-}
+/// Receives each candidate and, if it is rejected, the reason.
+type OnTrial<'a> = dyn FnMut(&Candidate, Option<&str>) + 'a;
 
-/// Checks candidates in a child process; a new process takes the rest if a candidate ends it.
-fn survivors(
-    all: &[Candidate],
-    options: &TuneOptions,
-    start: &dyn Fn() -> Result<Child>,
-    on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
-) -> Result<Survivors> {
-    let (mut right, mut rejected, mut skipped) = (Vec::new(), Vec::new(), 0);
-    let mut child = start()?;
-    let begun = Instant::now();
-    for (rank, candidate) in all.iter().enumerate() {
-        if begun.elapsed() > options.within {
-            skipped += 1;
-            continue;
-        }
-        let answer = child.ask(&Request::Check(candidate.clone()), options.time_out)?;
-        if let Answer::Rejected { reason, alive } = answer {
-            on_trial(candidate, Some(&reason));
-            rejected.push((candidate.show(), reason));
+impl Found {
+    fn reject(&mut self, candidate: &Candidate, reason: String, on_trial: &mut OnTrial<'_>) {
+        on_trial(candidate, Some(&reason));
+        self.rejected.push((candidate.show(), reason));
+    }
+
+    /// Checks candidates in a child process; a new process takes the rest if a candidate ends it.
+    /// Returns the correct ones, as indices, and the process that has prepared them.
+    fn check(
+        &mut self,
+        all: &[Candidate],
+        options: &TuneOptions,
+        start: &dyn Fn() -> Result<Child>,
+        on_trial: &mut OnTrial<'_>,
+    ) -> Result<(Vec<usize>, Child)> {
+        let (mut right, mut child) = (Vec::new(), start()?);
+        let begun = Instant::now();
+        for (rank, candidate) in all.iter().enumerate() {
+            if begun.elapsed() > options.within {
+                self.skipped += 1;
+                continue;
+            }
+            self.tried += 1;
+            let answer = child.ask(&Request::Check(candidate.clone()), options.time_out)?;
+            let Answer::Rejected { reason, alive } = answer else {
+                on_trial(candidate, None);
+                right.push(rank);
+                continue;
+            };
+            self.reject(candidate, reason, on_trial);
             if !alive {
                 child = start()?;
                 // The new process has to know those that were right.
@@ -430,12 +434,9 @@ fn survivors(
                     child.ask(&Request::Check(known.clone()), options.time_out)?;
                 }
             }
-        } else {
-            on_trial(candidate, None);
-            right.push(rank);
         }
+        Ok((right, child))
     }
-    Ok(Survivors { child, right, rejected, skipped })
 }
 
 /// Searches the best candidate of some variants for one shape. `trials` makes the command of a
@@ -448,34 +449,27 @@ pub fn tune(
     problem: &Problem,
     options: &TuneOptions,
     trials: &dyn Fn() -> Command,
-    on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
+    on_trial: &mut OnTrial<'_>,
 ) -> Result<Found> {
     let shape = &problem.shape;
     let incumbent = incumbent(kernel, shape, &gpu.caps)?;
-    let (inexact, all): (Vec<_>, Vec<_>) = candidates(variants, &options.files)
-        .into_iter()
-        .partition(|candidate| rounds_more(kernel, shape, candidate));
-    let start = || Child::start(trials());
-    let Survivors { mut child, right, mut rejected, skipped } =
-        survivors(&all, options, &start, on_trial)?;
-    for candidate in &inexact {
-        let reason = "its tolerance is its own, so only a hint takes it for this shape";
-        on_trial(candidate, Some(reason));
-        rejected.push((candidate.show(), reason.to_owned()));
-    }
     let mut found = Found {
         kernel: kernel.name.to_owned(),
         shape: kernel.key(shape),
-        tried: all.len() + inexact.len() - skipped,
-        skipped,
-        rejected,
-        ranking: Vec::new(),
-        finalists: Vec::new(),
         incumbent: incumbent.show(),
         winner: incumbent.show(),
-        comparisons: Vec::new(),
-        stored: None,
+        ..Found::default()
     };
+    let (inexact, all): (Vec<_>, Vec<_>) = candidates(variants, &options.files)
+        .into_iter()
+        .partition(|candidate| rounds_more(kernel, shape, candidate));
+    for candidate in &inexact {
+        let reason = "its tolerance is its own, so only a hint takes it for this shape";
+        found.reject(candidate, reason.into(), on_trial);
+    }
+    found.tried = inexact.len();
+    let start = || Child::start(trials());
+    let (right, mut child) = found.check(&all, options, &start, on_trial)?;
     let times = match child.ask(&Request::Rank, 20 * options.time_out)? {
         Answer::Times(times) if times.len() == right.len() => times,
         other => return Err(unexpected(kernel, problem, "times", &other)),
@@ -485,10 +479,7 @@ pub fn tune(
     for (time, rank) in times.into_iter().zip(right) {
         match time {
             Ok(us) => timed.push((us, rank)),
-            Err(reason) => {
-                on_trial(&all[rank], Some(&reason));
-                found.rejected.push((all[rank].show(), reason));
-            }
+            Err(reason) => found.reject(&all[rank], reason, on_trial),
         }
     }
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -512,9 +503,7 @@ pub fn tune(
             Answer::Proof(comparison) => found.comparisons.push(*comparison),
             // Right until then, and not now, or the process ended: no claim is made of it.
             Answer::Rejected { reason, .. } => {
-                let reason = format!("beside the incumbent: {reason}");
-                on_trial(winner, Some(&reason));
-                found.rejected.push((winner.show(), reason));
+                found.reject(winner, format!("beside the incumbent: {reason}"), on_trial);
                 found.winner = found.incumbent.clone();
                 found.comparisons.clear();
                 return Ok(found);
@@ -621,8 +610,9 @@ mod tests {
             files: Vec::new(),
             within: Duration::from_secs(600),
         };
-        let found = survivors(&all, &options, &start, &mut |_, _| {}).expect("survivors");
-        assert_eq!((found.right, found.skipped, started.get()), (vec![0, 2], 0, 2));
+        let mut found = Found::default();
+        let (right, _) = found.check(&all, &options, &start, &mut |_, _| {}).expect("checked");
+        assert_eq!((right, found.skipped, started.get()), (vec![0, 2], 0, 2));
         let [(name, reason)] = &found.rejected[..] else { panic!("{:?}", found.rejected) };
         let is_said = reason.contains("exit status: 4") && reason.ends_with("device lost");
         assert!(name == "lost" && is_said && !reason.contains("wrong"), "{name}: {reason}");
