@@ -13,7 +13,7 @@ use super::bench::{Bench, BenchOptions, Temperature};
 use super::watch::{self, Canaries};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipelines};
-use crate::judge::check::{Case, second_shape};
+use crate::judge::check::{Case, takes_one_shape};
 use crate::plan::{Plan, PlanError, Subject};
 
 /// Verdict of a run, with the data behind it.
@@ -140,8 +140,7 @@ pub fn subjects(
             }
             e => e.into_usage(),
         })?;
-        let timed = std::slice::from_ref(problem);
-        one_shape |= side.path().is_some() && !second_shape(gpu, side, timed)?;
+        one_shape |= takes_one_shape(gpu, side, std::slice::from_ref(problem))?;
         Ok(plan)
     };
     let plans = [plan(&sides[0])?, plan(&sides[1])?];

@@ -13,7 +13,7 @@ use super::environment::environment;
 use super::watch::Canaries;
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines, Span};
-use crate::judge::check::{Case, second_shape};
+use crate::judge::check::{Case, takes_one_shape};
 use crate::plan::select::{Hints, select};
 use crate::plan::target::Target;
 use crate::plan::tuned::Tuned;
@@ -139,8 +139,8 @@ impl Session {
             };
             // A file that does not take what is to be timed is said to be unavailable there.
             let takes = |s: &Subject| problems.iter().any(|p| s.plan(p, caps).is_ok());
-            let one_shape = match target.subjects.first().filter(|s| s.path().is_some()) {
-                Some(file) if takes(file) => !second_shape(&self.gpu, file, &problems)?,
+            let one_shape = match target.subjects.first() {
+                Some(file) if takes(file) => takes_one_shape(&self.gpu, file, &problems)?,
                 _ => false,
             };
             for problem in problems {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::gpu::{Gpu, Pipelines, Policy};
-use crate::judge::check::{Case, Verdict, check_prepared, second_shape};
+use crate::judge::check::{Case, Verdict, check_prepared, takes_one_shape};
 use crate::measure::ab::{AbOptions, plans_against};
 use crate::measure::{Bench, BenchOptions, Temperature};
 use crate::plan::select::{Hints, select};
@@ -182,8 +182,7 @@ impl Trials {
         let gpu = &self.gpu;
         let subject = candidate.subject(self.kernel).map_err(PlanError::into_usage)?;
         let plan = subject.plan(&self.problem, &gpu.caps).map_err(PlanError::into_usage)?;
-        let timed = std::slice::from_ref(&self.problem);
-        if subject.path().is_some() && !second_shape(gpu, &subject, timed)? {
+        if takes_one_shape(gpu, &subject, std::slice::from_ref(&self.problem))? {
             return Err(Error::CheckFailed("takes no other shape to be checked on".into()));
         }
         let pipelines = Pipelines::default();

@@ -161,26 +161,35 @@ impl Case {
                 _ => self.others(draw)[tensor.0].clone(),
             };
         }
-        match draw.large {
-            0 => first.clone(),
-            _ => turned(first, self.turn(tensor, draw), self.unit(tensor)),
+        let (by, unit) = self.turn(tensor, draw);
+        match first.clone() {
+            Value::Weights(rows) if by > 0 => Value::Weights(rows.turned(by)),
+            Value::F32(mut values) => {
+                let by = unit * by % values.len().max(1);
+                values.rotate_right(by);
+                Value::F32(values)
+            }
+            other => other,
         }
     }
 
-    /// Number of units by which a large tensor is rotated, see [`turns`].
-    fn turn(&self, tensor: TensorId, draw: Draw) -> usize {
-        let mut rng = Rng::derive(self.inputs.seed, &format!("turn {}", draw.large));
-        let most = turns(&self.inputs.values[tensor.0], self.unit(tensor)).saturating_sub(1);
-        1 + rng.below(most as u32) as usize
-    }
-
-    /// Number of values of a drawn tensor that stay together when it is rotated: a cache vector
-    /// with its scales, else the two f16 values of a word.
-    fn unit(&self, tensor: TensorId) -> usize {
-        match self.inputs.drawn[tensor.0].1 {
+    /// Number of units by which a draw rotates a large tensor: rows, blocks of a single row, or the
+    /// floats that stay together, whose number is returned too: a cache vector with its scales,
+    /// else the two f16 values of a word.
+    fn turn(&self, tensor: TensorId, draw: Draw) -> (usize, usize) {
+        let unit = match self.inputs.drawn[tensor.0].1 {
             TensorInit::Kv { vectors, .. } if vectors.format == KvFormat::Q8_0 => vectors.head_dim,
             _ => 2,
-        }
+        };
+        let units = match &self.inputs.values[tensor.0] {
+            Value::Weights(rows) if rows.rows() > 1 => rows.rows(),
+            Value::Weights(rows) => rows.row_bytes() / rows.format.block_bytes(),
+            Value::F32(values) => values.len() / unit,
+            _ => 0,
+        };
+        let mut rng = Rng::derive(self.inputs.seed, &format!("turn {}", draw.large));
+        let by = 1 + rng.below(units.saturating_sub(1) as u32) as usize;
+        (if draw.large > 0 { by } else { 0 }, unit)
     }
 
     /// Device memory for a tensor that holds a draw, made from the memory of the first draw.
@@ -192,19 +201,20 @@ impl Case {
         draw: Draw,
     ) -> Result<DeviceBuffer> {
         let name = &self.recording.tensors[id.0].name;
+        let (by, unit) = match self.is_large(id) {
+            true => self.turn(self.drawn(id), draw),
+            false => (0, 0),
+        };
         let each = match self.content(id) {
             TensorInit::Weights(rows, packing) if rows.rows() > 1 => {
                 rows.format.row_stride(rows.k, *packing)
             }
-            TensorInit::Kv { vectors, order: KvOrder::Heads, .. } => {
-                vectors.bytes_of(self.unit(self.drawn(id)))
-            }
+            TensorInit::Kv { vectors, order: KvOrder::Heads, .. } => vectors.bytes_of(unit),
             // The host lays out the others.
             _ => 0,
         };
-        if draw.large > 0 && each > 0 && self.is_large(id) {
-            let by = (self.turn(id, draw) * each) as u64;
-            return first.turned(gpu, name, by);
+        if by * each > 0 {
+            return first.turned(gpu, name, (by * each) as u64);
         }
         let block = first.copied(gpu, name)?;
         let value = self.value(id, draw);
@@ -510,30 +520,6 @@ fn given(kernel: &'static Kernel) -> impl Iterator<Item = &'static KernelBinding
 fn is_large(content: &TensorInit) -> bool {
     use TensorInit::{Apart, Kv, WeightPart, Weights};
     matches!(content, Weights(..) | Apart(_) | WeightPart(..) | Kv { .. })
-}
-
-/// Number of units that a large tensor can be rotated by: rows, or blocks of a single row; units of
-/// floats.
-fn turns(value: &Value, unit: usize) -> usize {
-    match value {
-        Value::Weights(rows) if rows.rows() > 1 => rows.rows(),
-        Value::Weights(rows) => rows.row_bytes() / rows.format.block_bytes(),
-        Value::F32(values) => values.len() / unit,
-        _ => 0,
-    }
-}
-
-fn turned(value: &Value, by: usize, unit: usize) -> Value {
-    match value {
-        Value::Weights(rows) => Value::Weights(rows.turned(by)),
-        Value::F32(values) => {
-            let mut values = values.clone();
-            let by = unit * by % values.len().max(1);
-            values.rotate_right(by);
-            Value::F32(values)
-        }
-        other => other.clone(),
-    }
 }
 
 /// The reason why a problem's tensors exceed the largest binding, if they do.

@@ -11,7 +11,7 @@ use lathe_kernels::Problem;
 use serde::Serialize;
 
 pub use case::{Case, DRAWS, Draw};
-pub use sweep::{Report, Request, second_shape, sweep};
+pub use sweep::{Report, Request, sweep, takes_one_shape};
 
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
