@@ -257,7 +257,7 @@ impl Session {
             (bench.clock() == Clock::Wall, Flag::WallClock),
             // A user's file keeps them where built-in variants run without.
             (gpu.checks == Checks::Files && !plan.built_in, Flag::RuntimeChecksOn),
-            (plan.foreign().tolerated.is_some(), Flag::OwnTolerance),
+            (plan.foreign.tolerated.is_some(), Flag::OwnTolerance),
             (bench.rotated_bytes() < 2 * limits.cache_bytes.unwrap_or(0), Flag::NotCold),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
@@ -267,7 +267,7 @@ impl Session {
             shape: kernel.show(problem),
             source,
             wgsl,
-            tuned: if plan.is_tuned { plan.constants.clone() } else { BTreeMap::new() },
+            tuned: if plan.is_tuned { plan.code.constants.clone() } else { BTreeMap::new() },
             cold,
             warm,
             bytes: cost.bytes,

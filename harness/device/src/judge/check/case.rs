@@ -112,12 +112,12 @@ impl Case {
             .drawn
             .iter()
             .map(|(name, content)| {
-                let is_apart = plan.foreign().parts.iter().any(|part| part.of == *name);
+                let is_apart = plan.foreign.parts.iter().any(|part| part.of == *name);
                 let content = match content {
                     TensorInit::Weights(rows, _) if is_apart => TensorInit::Apart(rows.clone()),
                     TensorInit::Weights(rows, _) => TensorInit::Weights(rows.clone(), packing),
                     TensorInit::Kv { len, vectors, .. } => {
-                        let order = plan.foreign().kv_orders.get(name).copied().unwrap_or_default();
+                        let order = plan.foreign.kv_orders.get(name).copied().unwrap_or_default();
                         TensorInit::Kv { len: *len, vectors: *vectors, order }
                     }
                     other => other.clone(),
@@ -140,7 +140,7 @@ impl Case {
         let (op, name) = (&self.recording.ops[0], &self.recording.tensors[tensor.0].name);
         match self.content(tensor) {
             TensorInit::WeightPart(..) => {
-                let parts = &op.plan.foreign().parts;
+                let parts = &op.plan.foreign.parts;
                 parts.iter().find(|part| part.name == *name).map_or(tensor, |p| op.tensor(p.of))
             }
             _ => tensor,
