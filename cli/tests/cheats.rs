@@ -168,7 +168,6 @@ fn complaint(session: &mut Session, command: Command, case: &str, file: &str) ->
 fn every_cheat_is_caught_and_honest_kernels_pass() {
     let Some(gpu) = common::own_gpu() else { return };
     let session = &mut Session::new(&gpu).unwrap();
-    session.options.overlapped = true;
     let folder = Folder::new();
     for (name, by, case, edits, words) in CHEATS {
         let kernel = case.split(' ').next().unwrap();

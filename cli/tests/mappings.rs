@@ -142,15 +142,15 @@ fn right_files_pass_the_sweep_and_wrong_ones_fail() {
     }
 }
 
-/// Outputs are judged after they are timed: cold, overlapping, and against a variant or another file
+/// Outputs are judged after they are timed: cold and warm, and against a variant or another file
 /// over the same inputs.
 #[test]
 fn files_are_timed_and_compared() {
     for (i, files) in here().into_iter().enumerate().filter(|(_, files)| files.name != "state") {
         let shape = ["--shape", &files.shape, "--json"];
-        let bench = ["bench", &files.kernel, "--wgsl", "theirs.toml", "--overlapped"];
+        let bench = ["bench", &files.kernel, "--wgsl", "theirs.toml"];
         let case = document(&files.lathe(&[&bench[..], &shape].concat()))["cases"][0].clone();
-        assert!(case["overlapped"]["median_us"].as_f64().unwrap() > 0.0, "{case}");
+        assert!(case["warm"]["median_us"].as_f64().unwrap() > 0.0, "{case}");
         // A file is A and B in turns.
         let mut sides = ["naive", "theirs.toml"];
         sides.rotate_left(i % 2);

@@ -244,7 +244,7 @@ pub struct BenchCase {
     /// Invocations on the same weights every time.
     pub warm: Timing,
     /// Cold invocations each with outputs of its own, in batches without a barrier, so that
-    /// neighbours overlap: throughput without the launch. None unless asked for.
+    /// neighbours overlap. Read from older records; new ones have none.
     pub overlapped: Option<Timing>,
     /// Bytes an invocation must move.
     pub bytes: f64,
