@@ -8,8 +8,8 @@
 //! let gpu = Gpu::open(None, Checks::default())?.into();
 //! let model = Model::open("model.gguf")?;
 //! let mut session = model.session(&gpu, DecodeOptions::default())?;
-//! let mut text = model.tokenizer()?.stream();
-//! session.generate("Once upon a time", 32, |token| print!("{}", text.push(token)))?;
+//! let (prompt, mut text) = (model.encode("Once upon a time")?, model.tokenizer()?.stream());
+//! session.generate(&prompt, 32, |token| print!("{}", text.push(token)))?;
 //! println!("{}", text.finish());
 //! # Ok(())
 //! # }
