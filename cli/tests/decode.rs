@@ -176,47 +176,33 @@ impl Row<'_> {
         assert!(error <= limit, "{self:?} in chunks: {error:e}");
     }
 
-    /// Tokens fed and generated in pieces are one sequence; a piece that does not fit is refused.
+    /// A prompt that is fed in pieces is one sequence; a piece that does not fit is refused.
     fn pieces(&self, graph: &DecodeGraph, executor: &mut dyn Execute) {
         let mut decoder = Decoder::new(graph, executor);
-        for (cut, per_submit, prompts) in
+        for (depth, per_submit, prompts) in
             [(13, 4, Prompts::Chunks), (1, 1, Prompts::TokenByToken), (39, 100, Prompts::Chunks)]
         {
+            let script = Script { depth, prompts, generate: 12, ..self.golden.free(per_submit) };
+            let run = decoder.run(&script, &mut |_| {}).unwrap();
+            assert!(!run.ttft.is_zero() && run.steps.iter().all(|step| !step.is_zero()));
+            self.assert_greedy(&run.generated, 0);
             decoder.reset(0).unwrap();
-            let (first, second) = self.golden.prompt.split_at(cut);
+            let (first, second) = self.golden.prompt.split_at(depth);
             for tokens in [first, second] {
-                assert!(!decoder.feed(tokens, prompts).unwrap().is_zero());
+                decoder.feed(tokens, prompts).unwrap();
             }
-            let mut chosen = vec![decoder.state(StateWord::Choice).unwrap()];
-            for n in [5, 6] {
-                let steps = decoder.generate(n, per_submit, &mut |t| chosen.push(t)).unwrap();
-                assert!(steps.len() == n && steps.iter().all(|step| !step.is_zero()));
-            }
-            self.assert_greedy(&chosen, 0);
+            assert_eq!(decoder.state(StateWord::Choice).unwrap(), run.generated[0]);
         }
-        // From one token alone, without a prompt that runs.
-        let first = self.golden.prompt[0];
-        decoder.reset(0).unwrap();
-        let error = |result: Result<()>, words: &str| match result {
-            Err(Error::Usage(said)) => assert!(said.contains(words), "{said}"),
-            other => panic!("{other:?}"),
-        };
-        let empty = decoder.generate(1, 1, &mut |_| {}).map(drop);
-        error(empty, "the sequence is empty");
-        decoder.give(0, &[first]).unwrap();
-        let mut chosen = Vec::new();
-        decoder.generate(9, 2, &mut |t| chosen.push(t)).unwrap();
-        let script = Script { prompt: vec![first], generate: 9, ..Script::default() };
-        assert_eq!(decoder.run(&script, &mut |_| {}).unwrap().generated, chosen, "{self:?}");
         for (tokens, words) in [
             (vec![1; graph.context], "do not fit the context of"),
             (vec![graph.vocab as u32], "beyond the vocabulary"),
             (Vec::new(), "no tokens to run"),
         ] {
-            error(decoder.feed(&tokens, Prompts::Chunks).map(drop), words);
+            match decoder.feed(&tokens, Prompts::Chunks) {
+                Err(Error::Usage(said)) => assert!(said.contains(words), "{said}"),
+                other => panic!("{other:?}"),
+            }
         }
-        let too_many = decoder.generate(graph.context, 1, &mut |_| {}).map(drop);
-        error(too_many, "positions do not fit the context of");
     }
 
     /// Tokens do not depend on the steps per submission.

@@ -124,7 +124,7 @@ fn a_trial_finds_what_is_not_as_it_was_verified() {
         (Fault::Chosen, 1, 0, "verified"),
         (Fault::Chosen, 2, 0, "verified"),
         (Fault::Given, 1, 5, "was given"),
-        (Fault::Logits, 2, 5, "logits after the prompt are not those of the first run"),
+        (Fault::Logits, 2, 5, "last logits are not those of the first run"),
         (Fault::Reset, 2, 5, "Position of the step state is 11 after a reset"),
     ] {
         let text = found(&model, fault, from, prompt);

@@ -13,18 +13,18 @@ use lathe_device::error::{Error, Result};
 use lathe_device::execute::GpuExecutor;
 use lathe_device::gpu::{Gpu, Pipelines, Policy};
 use lathe_device::measure::Repetitions;
-use lathe_kernels::StateWord;
 use lathe_record::AdapterSummary;
 use lathe_record::record::{GenerationTest, MeasuredModel, Verified};
 use lathe_record::steady::steady;
 
 use super::Observer;
-use super::decoder::{Decoder, Run};
+use super::decoder::{Decoder, Pace, Run};
 use super::graph::DecodeGraph;
 use super::memory::{self, Predicted};
 use super::model::Model;
-use super::options::{DecodeOptions, Prompts, Script};
+use super::options::{DecodeOptions, Script};
 use super::sampling::Sampling;
+use super::session::settle;
 use super::verify::Checked;
 
 pub use suite::{Config, Tier};
@@ -97,8 +97,6 @@ pub struct Trial<'a> {
     prompts: Vec<Vec<u32>>,
     /// The first sequence and its verification.
     checked: Checked,
-    /// Bits of the logits after the prompt, which every run must repeat; none before the first.
-    logits: Option<Vec<u32>>,
 }
 
 impl<'a> Trial<'a> {
@@ -139,7 +137,7 @@ impl<'a> Trial<'a> {
         };
         let verify = verify.filter(|_| test.sequences == 1);
         let checked = Checked::begin(&mut decoder, script, verify)?;
-        Ok(Self { decoder, test, prompts, checked, logits: None })
+        Ok(Self { decoder, test, prompts, checked })
     }
 
     /// The comparisons so far, where any was asked for.
@@ -150,89 +148,48 @@ impl<'a> Trial<'a> {
     /// Runs until times no longer move, generating, or the whole test where nothing is generated:
     /// a GPU that has idled while weights were read or a graph was built runs at a fraction of its
     /// clocks. Returns whether they settled.
-    ///
-    /// # Errors
-    /// Errors of [`Self::run`].
-    pub fn settle(&mut self, adapter: &AdapterSummary) -> Result<bool> {
+    fn settle(&mut self, adapter: &AdapterSummary) -> Result<bool> {
         if adapter.software {
             return Ok(true);
         }
-        let n = self.decoder.graph.context.min(32);
-        let settled = steady::<Error>(adapter, &mut || {
-            if self.test.generate == 0 || self.test.sequences > 1 {
-                return Ok(total(&self.run(8)?).as_secs_f64());
-            }
-            self.decoder.reset(self.checked.script.seed)?;
-            self.decoder.give(0, &self.prompts[0][..1])?;
-            let steps = self.decoder.generate(n, 8, &mut |_| {})?;
-            Ok(steps.iter().sum::<Duration>().as_secs_f64())
-        })?;
-        if !settled {
-            tracing::warn!("times had not settled when the measured runs began");
+        if self.test.generate == 0 || self.test.sequences > 1 {
+            return steady(adapter, &mut || Ok(total(&self.run(8)?).as_secs_f64()));
         }
-        Ok(settled)
+        let short = Script {
+            prompt: self.prompts[0][..1].to_vec(),
+            generate: self.decoder.graph.context.min(32),
+            steps_per_submit: Some(8),
+            depth: 0,
+            ..self.checked.script.clone()
+        };
+        settle(adapter, &mut self.decoder, &short)
     }
 
-    /// Resets the sequences and runs them, timed: its `ttft` is the prompt's time.
+    /// Runs the sequences, timed: `ttft` is the time of the prompt, `steps` those of `generate`
+    /// steps.
     ///
     /// # Errors
     /// It is not the run it was the first time: a cache that remembers, or an operation that does
     /// not always give the same. The end of a verified trial's first run is wrong.
     pub fn run(&mut self, steps_per_submit: usize) -> Result<Run> {
-        let (decoder, test) = (&mut self.decoder, self.test);
+        let Self { decoder, test, prompts, checked } = self;
         if test.sequences > 1 {
-            let run = decoder.run_together(&self.prompts, test.generate, steps_per_submit)?;
-            self.checked.check(&run.generated)?;
+            let run = decoder.run_together(prompts, test.generate, steps_per_submit)?;
+            checked.check(&run.generated)?;
             return Ok(run);
         }
-        decoder.reset(self.checked.script.seed)?;
-        let state = decoder.executor.read_words(decoder.graph.state)?;
-        for word in [StateWord::Position, StateWord::PromptLen, StateWord::Choice] {
-            let left = state[word as usize];
-            if left != 0 {
-                let fault = format!("{word:?} of the step state is {left} after a reset");
-                return Err(Error::CheckFailed(fault));
+        let (mut run, is_first) = (Run::default(), !checked.has_run());
+        checked.script.steps_per_submit = Some(steps_per_submit);
+        checked.play(decoder, Pace::Full, &mut run, &mut ())?;
+        if test.prompt == 0 {
+            let first = std::mem::take(&mut run.ttft);
+            // Tokens in the cache are not timed; without any the first token takes a step.
+            if test.depth == 0 {
+                run.steps.insert(0, first);
             }
         }
-        let (mut run, mut logits) = (Run::default(), Vec::new());
-        let (filling, prompt) = self.prompts[0].split_at(test.depth);
-        if test.is_fed() {
-            if !filling.is_empty() {
-                decoder.feed(filling, Prompts::Chunks)?;
-            }
-            if !prompt.is_empty() {
-                run.ttft = decoder.feed(prompt, Prompts::Chunks)?;
-            }
-            logits = decoder.logits()?.into_iter().map(f32::to_bits).collect();
-            run.generated.push(decoder.state(StateWord::Choice)?);
-        } else {
-            decoder.give(0, prompt)?;
-        }
-        if test.generate > 0 {
-            let on_token = &mut |token| run.generated.push(token);
-            run.steps = decoder.generate(test.generate, steps_per_submit, on_token)?;
-        }
-        // The tokens as the device holds them, as they were read while it ran, and as they were
-        // verified.
-        let held = decoder.executor.read_words(decoder.graph.tokens)?;
-        let given = self.prompts[0].len();
-        same("was given", &self.prompts[0], "held", &held[..given], 0)?;
-        let held = &held[given..given + run.generated.len()];
-        same("read while it ran", &run.generated, "held at its end", held, given)?;
-        self.checked.check(&run.generated)?;
-        let Some(first) = &self.logits else {
-            self.logits = Some(logits);
-            if test.generate > 0 {
-                self.checked.check_end(&mut self.decoder, test.depth + test.prompt)?;
-            }
-            return Ok(run);
-        };
-        if *first != logits {
-            return Err(Error::CheckFailed(
-                "the logits after the prompt are not those of the first run: the reset left \
-                 something, or an operation does not always give the same"
-                    .into(),
-            ));
+        if is_first && test.generate > 0 {
+            checked.check_end(decoder)?;
         }
         Ok(run)
     }
@@ -241,16 +198,6 @@ impl<'a> Trial<'a> {
 /// Time of the prompt and the steps together.
 fn total(run: &Run) -> Duration {
     run.ttft + run.step_time()
-}
-
-/// An error that names the first token in which two runs differ.
-fn same(what: &str, a: &[u32], other: &str, b: &[u32], from: usize) -> Result<()> {
-    let fault = match a.iter().zip(b).position(|(a, b)| a != b) {
-        None if a.len() == b.len() => return Ok(()),
-        None => format!("{} tokens {what}, {} {other}", a.len(), b.len()),
-        Some(i) => format!("token {}: {} {what}, {} {other}", from + i, a[i], b[i]),
-    };
-    Err(Error::CheckFailed(fault))
 }
 
 /// Runs of a test that count, and all that is known of them.

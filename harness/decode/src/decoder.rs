@@ -8,7 +8,7 @@
 //! looked at and several sequences together are calls of it with another observer.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lathe_kernels::{STATE_WORDS, StateWord};
 use serde::Serialize;
@@ -19,6 +19,7 @@ use super::options::{Prompts, Script};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{Batch, Execute, Stream, Submission};
 use lathe_device::plan::recording::Part;
+use lathe_record::record::Verified;
 
 /// Longest time of a submission whose number of steps is not given. More steps mean less waiting
 /// between submissions; with fewer a reader sees tokens come one by one.
@@ -66,6 +67,8 @@ pub struct Run {
     pub submits: usize,
     /// Steps run in the decode phase.
     pub decode_steps: usize,
+    /// The comparison with the reference, where a session was asked for one.
+    pub verified: Option<Verified>,
     /// Set if the persistent kernel timed out and steps went on with a dispatch per stage. After
     /// tokens were handed out, only the first has a time: times of both paths together are no
     /// figure.
@@ -98,12 +101,12 @@ impl Run {
     }
 
     /// Mean wall time of a decode step, seconds.
-    pub fn step_seconds(&self) -> f64 {
+    pub(super) fn step_seconds(&self) -> f64 {
         self.step_time().as_secs_f64() / self.steps.len().max(1) as f64
     }
 
     /// Wall time of all decode steps.
-    pub fn step_time(&self) -> Duration {
+    pub(super) fn step_time(&self) -> Duration {
         self.steps.iter().sum()
     }
 
@@ -154,6 +157,17 @@ pub struct Seen<'a> {
     pub choice: u32,
 }
 
+/// Pace of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// Step by step, with the logits of each.
+    Steps,
+    /// Full speed.
+    Full,
+    /// Full speed, with timestamps around each submission, which take time themselves.
+    Timed,
+}
+
 /// Observer of tokens alone.
 pub(super) struct Tokens<'f>(pub(super) &'f mut dyn FnMut(u32));
 
@@ -186,13 +200,21 @@ impl<'a> Decoder<'a> {
     /// context length); it is the one position counter in the step state.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Something is left in the step state, or the device is lost.
     pub fn reset(&mut self, seed: u32) -> Result<()> {
         for cache in &self.graph.caches {
             self.executor.clear(cache.k)?;
             self.executor.clear(cache.v)?;
         }
         self.executor.clear(self.graph.state)?;
+        let state = self.executor.read_words(self.graph.state)?;
+        for word in [StateWord::Position, StateWord::PromptLen, StateWord::Choice] {
+            let left = state[word as usize];
+            if left != 0 {
+                let fault = format!("{word:?} of the step state is {left} after a reset");
+                return Err(Error::CheckFailed(fault));
+            }
+        }
         self.executor.write_words(self.graph.state, StateWord::Seed as usize, &[seed])
     }
 
@@ -240,7 +262,9 @@ impl<'a> Decoder<'a> {
         let mut at = self.state(StateWord::Position)? as usize;
         self.graph.fits(at + work.given + work.steps)?;
         let mut submissions: Vec<Submission> = Vec::new();
-        for part in prompt_parts(self.graph, work.prompts, work.given) {
+        let parts = prompt_parts(self.graph, work.prompts, work.given);
+        self.executor.prepare(&parts)?;
+        for part in parts {
             match submissions.last_mut() {
                 // The last part of a prompt goes with the chunk before it.
                 Some(submission) if part == Part::Tail => submission.parts.push(part),
@@ -268,52 +292,20 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Runs given tokens from the current position on. Returns the time until the token that
-    /// follows them was chosen and read back.
+    /// Runs given tokens from the current position on.
     ///
     /// # Errors
     /// No tokens, one beyond the vocabulary, more than the context has room for, or the device is
     /// lost.
-    pub fn feed(&mut self, tokens: &[u32], prompts: Prompts) -> Result<Duration> {
+    pub fn feed(&mut self, tokens: &[u32], prompts: Prompts) -> Result<()> {
         if tokens.is_empty() {
             return Err(Error::Usage("no tokens to run".into()));
         }
         let position = self.state(StateWord::Position)? as usize;
-        self.executor.prepare(&prompt_parts(self.graph, prompts, tokens.len()))?;
-        let begun = Instant::now();
         self.give(position, tokens)?;
         let steps_per_submit = Some(1);
         let work = Work { given: tokens.len(), prompts, steps_per_submit, ..Work::default() };
-        self.step(work, &mut |_, _| ControlFlow::Continue(()))?;
-        Ok(begun.elapsed())
-    }
-
-    /// Runs `n` steps, each of which processes the last token and chooses the next, which
-    /// `on_token` hears of. Returns the wall time of each; steps of one submission share its time
-    /// equally. At one step per submission these are the times between one token read back and the
-    /// next.
-    ///
-    /// # Errors
-    /// The sequence is empty, so there is no token to go on from; the context is full; or the
-    /// device is lost.
-    pub fn generate(
-        &mut self,
-        n: usize,
-        steps_per_submit: usize,
-        on_token: &mut dyn FnMut(u32),
-    ) -> Result<Vec<Duration>> {
-        if self.state(StateWord::Position)? == 0 && self.state(StateWord::PromptLen)? == 0 {
-            let empty = "the sequence is empty; generation goes on from a token";
-            return Err(Error::Usage(empty.into()));
-        }
-        let work = Work { steps: n, steps_per_submit: Some(steps_per_submit), ..Work::default() };
-        let mut steps = Vec::with_capacity(n);
-        self.step(work, &mut |took, batch| {
-            steps.extend(batch.words.iter().map(|_| took / batch.words.len() as u32));
-            batch.words.into_iter().for_each(&mut *on_token);
-            ControlFlow::Continue(())
-        })?;
-        Ok(steps)
+        self.step(work, &mut |_, _| ControlFlow::Continue(()))
     }
 
     /// Checks that a script fits, and forgets all earlier tokens.
@@ -338,7 +330,7 @@ impl<'a> Decoder<'a> {
     /// device is lost.
     pub fn run(&mut self, script: &Script, on_token: &mut dyn FnMut(u32)) -> Result<Run> {
         let mut run = Run::default();
-        self.play(script, false, &mut run, &mut Tokens(on_token))?;
+        self.play(script, Pace::Timed, &mut run, &mut Tokens(on_token))?;
         Ok(run)
     }
 
@@ -354,11 +346,11 @@ impl<'a> Decoder<'a> {
         look: &mut dyn FnMut(Seen<'_>) -> Result<()>,
     ) -> Result<Run> {
         let mut run = Run::default();
-        self.play(script, true, &mut run, &mut Steps(look))?;
+        self.play(script, Pace::Steps, &mut run, &mut Steps(look))?;
         Ok(run)
     }
 
-    /// Runs a script at full speed or step by step. A run that fails leaves in `run` the tokens
+    /// Runs a script. A run that fails leaves in `run` the tokens
     /// that `on` has heard of.
     ///
     /// # Errors
@@ -366,11 +358,12 @@ impl<'a> Decoder<'a> {
     pub(super) fn play(
         &mut self,
         script: &Script,
-        every_step: bool,
+        pace: Pace,
         run: &mut Run,
         on: &mut dyn Observer,
     ) -> Result<()> {
         self.begin(script)?;
+        let every_step = pace == Pace::Steps;
         let steps_per_submit = if every_step { Some(1) } else { script.steps_per_submit };
         let (mut position, mut choice) = (0, 0);
         while position < script.positions() {
@@ -378,15 +371,16 @@ impl<'a> Decoder<'a> {
             if !tokens.is_empty() {
                 self.give(position, tokens)?;
             }
-            let (prompts, timed) = (script.prompts, !every_step);
+            let (prompts, timed) = (script.prompts, pace == Pace::Timed);
             let work = Work { given, prompts, steps, steps_per_submit, timed };
             let mut seen = None;
             self.step(work, &mut |took, batch| {
                 if every_step {
                     seen = Some(batch);
-                    return ControlFlow::Continue(());
+                } else if position + given >= script.prompt.len() {
+                    return run.take(script, took, &batch, on);
                 }
-                run.take(script, took, &batch, on)
+                ControlFlow::Continue(())
             })?;
             position += given + steps;
             let Some(batch) = seen else { continue };

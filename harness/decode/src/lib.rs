@@ -22,7 +22,7 @@ pub use load::Weights;
 pub use model::Model;
 pub use options::{Chunks, DecodeOptions, Prompts, Script};
 pub use sampling::Sampling;
-pub use session::{Decoded, Looks, Session};
+pub use session::{Looks, Session};
 pub use verify::{Checked, VERIFIED, Verifier, diff, logits_limit};
 
 use lathe_device::error::Result;

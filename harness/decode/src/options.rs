@@ -119,7 +119,7 @@ pub enum Prompts {
 pub struct Script {
     /// Prompt tokens; at least one.
     pub prompt: Vec<u32>,
-    /// Tokens of it that run in a stream of their own, before the others.
+    /// Tokens of it that run before the others, in a stream of their own that is not timed.
     pub depth: usize,
     /// Tokens fed in place of generated ones, after the prompt.
     pub forced: Vec<u32>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::decoder::{Decoder, GaveUp, Run, Seen, Tokens};
+use super::decoder::{Decoder, GaveUp, Pace, Run, Seen, Tokens};
 use super::graph::DecodeGraph;
 use super::model::Model;
 use super::options::{DecodeOptions, Prompts, Script};
@@ -40,15 +40,6 @@ pub struct Looks {
     pub verify: Option<usize>,
     /// Step by step, where the observer sees the logits of each; else at full speed.
     pub every_step: bool,
-}
-
-/// A decode that came to its end.
-#[derive(Clone, Debug)]
-pub struct Decoded {
-    /// The run.
-    pub run: Run,
-    /// The comparison with the reference, where one was asked for.
-    pub verified: Option<Verified>,
 }
 
 /// Observer behind tokens that were handed out before, each look at a step verified first.
@@ -115,19 +106,14 @@ impl<'a> Session<'a> {
             seed: self.options.seed,
             ..Script::default()
         };
-        Ok(self.take_over(&script, None, &mut Tokens(&mut on_token))?.run)
+        self.take_over(&script, None, &mut Tokens(&mut on_token))
     }
 
     /// Verifies, warms a GPU up, runs a script and verifies its end; or runs it step by step.
     ///
     /// # Errors
     /// The script does not fit, an output is wrong, `on` fails, or the device is lost.
-    pub fn decode(
-        &mut self,
-        script: &Script,
-        looks: Looks,
-        on: &mut dyn Observer,
-    ) -> Result<Decoded> {
+    pub fn decode(&mut self, script: &Script, looks: Looks, on: &mut dyn Observer) -> Result<Run> {
         self.take_over(script, Some(looks), on)
     }
 
@@ -138,17 +124,16 @@ impl<'a> Session<'a> {
         script: &Script,
         looks: Option<Looks>,
         on: &mut dyn Observer,
-    ) -> Result<Decoded> {
+    ) -> Result<Run> {
         let mut run = Run::default();
         let error = match self.attempt(script, 0, looks, &mut run, on) {
-            Ok(verified) => return Ok(Decoded { run, verified }),
+            Ok(verified) => return Ok(Run { verified, ..run }),
             Err(error) => error,
         };
         let Run { generated: known, ttft, .. } = std::mem::take(&mut run);
         let gave_up = self.without_runs(error, known.len())?;
         let verified = self.attempt(&script.behind(&known), known.len(), looks, &mut run, on)?;
-        let run = Run { runs_gave_up: Some(gave_up), ..run.behind(&known, ttft) };
-        Ok(Decoded { run, verified })
+        Ok(Run { runs_gave_up: Some(gave_up), verified, ..run.behind(&known, ttft) })
     }
 
     /// Runs a script whose first `known` tokens were handed out before.
@@ -179,10 +164,10 @@ impl<'a> Session<'a> {
                 }
             };
             let mut behind = Behind { on, known, verifier };
-            decoder.play(&script, true, run, &mut behind)?;
+            decoder.play(&script, Pace::Steps, run, &mut behind)?;
             let mut verified = behind.verifier.map(|verifier| verifier.verified());
             if let Some(verified) = &mut verified {
-                verified.worst_nmse = verified.worst_nmse.max(decoder.chunks_agree(&script)?);
+                verified.end_nmse = decoder.end_agrees(0)?;
             }
             on.looked()?;
             return Ok(verified);
@@ -191,20 +176,16 @@ impl<'a> Session<'a> {
             on.stage(Stage::Verifying);
         }
         let mut checked = Checked::begin(&mut decoder, script.clone(), verify)?;
-        let adapter = gpu.as_ref().map(|gpu| &gpu.adapter).filter(|a| !a.software);
-        if let Some(adapter) = adapter.filter(|_| looks.is_some()) {
+        if let Some(gpu) = gpu.filter(|_| looks.is_some()) {
             on.stage(Stage::WarmingUp);
-            if !settle(adapter, &mut decoder, script)? {
-                tracing::warn!("step times had not settled when the measured run began");
-            }
+            settle(&gpu.adapter, &mut decoder, script)?;
         }
         on.stage(Stage::Running);
-        decoder.play(script, false, run, &mut Behind { on, known, verifier: None })?;
-        checked.check(&run.generated)?;
+        checked.play(&mut decoder, Pace::Timed, run, &mut Behind { on, known, verifier: None })?;
         if verify.is_some() {
             on.stage(Stage::VerifyingEnd);
         }
-        checked.check_end(&mut decoder, script.prompt.len())?;
+        checked.check_end(&mut decoder)?;
         Ok(checked.verified())
     }
 
@@ -249,15 +230,23 @@ impl<'a> Session<'a> {
 
 /// Repeats the first steps of a script until their times no longer move: a GPU that has idled while
 /// weights were read runs its first seconds at a fraction of its clocks. Returns whether they
-/// settled.
+/// settled; on a software adapter, which is no subject for speed, at once.
 pub(super) fn settle(
     adapter: &AdapterSummary,
     decoder: &mut Decoder<'_>,
     script: &Script,
 ) -> Result<bool> {
+    if adapter.software {
+        return Ok(true);
+    }
     let generate = script.generate.clamp(2, 33);
     let short = Script { generate, stop_at: Vec::new(), ..script.clone() };
     let fits = short.positions() <= decoder.graph.context;
     let short = if fits { &short } else { script };
-    steady::<Error>(adapter, &mut || Ok(decoder.run(short, &mut |_| {})?.step_seconds()))
+    let mut time = || Ok(decoder.run(short, &mut |_| {})?.step_seconds());
+    let settled = steady::<Error>(adapter, &mut time)?;
+    if !settled {
+        tracing::warn!("step times had not settled when the measured runs began");
+    }
+    Ok(settled)
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use lathe_kernels::{FloatFormat, KvFormat, StateWord};
 use lathe_reference::nmse;
 
-use super::decoder::{Decoder, Run, Seen, prompt_parts, runs_in_chunks};
+use super::Observer;
+use super::decoder::{Decoder, Pace, Run, Seen, prompt_parts, runs_in_chunks};
 use super::graph::DecodeGraph;
 use super::options::{Prompts, Script};
 use super::sampling::sample_token;
@@ -159,39 +160,12 @@ impl Decoder<'_> {
         }))
     }
 
-    /// Runs a script's prompt in chunks and token by token, and returns the NMSE between the logits
-    /// of its last token; 0 where the graph has no chunks or the prompt is a single token.
-    ///
-    /// # Errors
-    /// The NMSE exceeds the limit, the prompt does not fit, or the device is lost.
-    pub fn chunks_agree(&mut self, script: &Script) -> Result<f64> {
-        let Script { prompt, seed, .. } = script;
-        if !runs_in_chunks(self.graph, Prompts::Chunks, prompt.len()) {
-            return Ok(0.0);
-        }
-        let mut last = |prompts| -> Result<Vec<f32>> {
-            self.reset(*seed)?;
-            self.feed(prompt, prompts)?;
-            self.logits()
-        };
-        let (chunks, tokens) = (last(Prompts::Chunks)?, last(Prompts::TokenByToken)?);
-        compared(&tokens, &chunks, logits_limit(self.graph), |nmse| {
-            let n = prompt.len();
-            format!(
-                "a prompt of {n} tokens: logits in chunks differ from those token by token, {nmse}"
-            )
-        })
-    }
-
     /// Compares the end of a sequence of decode steps with another path: its tokens run as a prompt
     /// in chunks, by other kernels, must leave the same logits, and its last token must be the
     /// choice of these logits. A fault of any step lies in the caches that the last one read.
     /// Returns the NMSE; none where no step followed the `given` tokens, or the graph has no
     /// chunks. Afterwards the sequence is as the prompt left it.
-    ///
-    /// # Errors
-    /// The NMSE exceeds the limit, another token was chosen, or the device is lost.
-    pub fn end_agrees(&mut self, given: usize) -> Result<Option<f64>> {
+    pub(super) fn end_agrees(&mut self, given: usize) -> Result<Option<f64>> {
         let limit = logits_limit(self.graph);
         let state = self.executor.read_words(self.graph.state)?;
         let [position, choice, seed] = [StateWord::Position, StateWord::Choice, StateWord::Seed]
@@ -279,6 +253,8 @@ pub struct Checked {
     tokens: Vec<u32>,
     /// Number of tokens of the verified steps.
     stepped: usize,
+    /// Bits of the last logits, which every run must repeat; none before the first.
+    logits: Option<Vec<u32>>,
 }
 
 impl Checked {
@@ -290,7 +266,7 @@ impl Checked {
     /// No positions, which would verify nothing; logits differ by more than [`logits_limit`], or
     /// the device is lost.
     pub fn begin(decoder: &mut Decoder<'_>, script: Script, verify: Option<usize>) -> Result<Self> {
-        let checked = Self { script, verified: None, tokens: Vec::new(), stepped: 0 };
+        let checked = Self { script, verified: None, tokens: Vec::new(), stepped: 0, logits: None };
         let (script, Some(positions)) = (&checked.script, verify) else { return Ok(checked) };
         if positions == 0 {
             return Err(Error::Usage("0 positions verify nothing".into()));
@@ -313,20 +289,59 @@ impl Checked {
             tokens = decoder.observe(&steps, &mut |seen| verifier.compare(seen))?.generated;
         }
         let mut verified = verifier.verified();
-        if positions < len {
-            verified.worst_nmse = verified.worst_nmse.max(decoder.chunks_agree(script)?);
+        if in_chunks && positions < len {
+            decoder.reset(script.seed)?;
+            decoder.feed(&script.prompt, Prompts::TokenByToken)?;
+            let prompt = decoder.end_agrees(0)?.unwrap_or(0.0);
+            verified.worst_nmse = verified.worst_nmse.max(prompt);
         }
         Ok(Self { verified: Some(verified), stepped: tokens.len(), tokens, ..checked })
     }
 
-    /// Runs the script and compares its choices.
+    /// Runs the script, with GPU times, and compares what it chose.
     ///
     /// # Errors
     /// Errors of [`Decoder::run`] and of [`Self::check`].
     pub fn run(&mut self, decoder: &mut Decoder<'_>) -> Result<Run> {
-        let run = decoder.run(&self.script, &mut |_| {})?;
-        self.check(&run.generated)?;
+        let mut run = Run::default();
+        self.play(decoder, Pace::Timed, &mut run, &mut ())?;
         Ok(run)
+    }
+
+    /// Runs the script. Its tokens must be those that the device holds at its end, and what it
+    /// chose and its last logits must be those of the first run.
+    pub(super) fn play(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        pace: Pace,
+        run: &mut Run,
+        on: &mut dyn Observer,
+    ) -> Result<()> {
+        decoder.play(&self.script, pace, run, on)?;
+        let Script { prompt, forced, .. } = &self.script;
+        let chosen = run.generated.get(forced.len()..).unwrap_or_default();
+        let sequence = [&prompt[..], forced, chosen].concat();
+        let held = decoder.executor.read_words(decoder.graph.tokens)?;
+        if let Some(i) = sequence.iter().zip(&held).position(|(own, held)| own != held) {
+            let by = if i < prompt.len() { "was given" } else { "was read while it ran" };
+            let fault = format!("token {i}: {} {by}, the device holds {}", sequence[i], held[i]);
+            return Err(Error::CheckFailed(fault));
+        }
+        self.check(&run.generated)?;
+        let logits: Vec<u32> = decoder.logits()?.into_iter().map(f32::to_bits).collect();
+        if *self.logits.get_or_insert_with(|| logits.clone()) != logits {
+            return Err(Error::CheckFailed(
+                "the last logits are not those of the first run: the reset left something, or an \
+                 operation does not always give the same"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns true once the script has run to its end.
+    pub(super) fn has_run(&self) -> bool {
+        self.logits.is_some()
     }
 
     /// Compares the choices of a run with the verified steps and with the first run. All are of the
@@ -352,14 +367,11 @@ impl Checked {
         Ok(())
     }
 
-    /// Compares the end of a run after `given` tokens, and keeps the larger error of several: see
+    /// Compares the end of a run, and keeps the larger error of several: see
     /// [`Decoder::end_agrees`].
-    ///
-    /// # Errors
-    /// Errors of [`Decoder::end_agrees`].
-    pub fn check_end(&mut self, decoder: &mut Decoder<'_>, given: usize) -> Result<()> {
+    pub(super) fn check_end(&mut self, decoder: &mut Decoder<'_>) -> Result<()> {
         let Some(verified) = &mut self.verified else { return Ok(()) };
-        let end = decoder.end_agrees(given)?;
+        let end = decoder.end_agrees(self.script.prompt.len())?;
         verified.end_nmse = verified.end_nmse.into_iter().chain(end).reduce(f64::max);
         Ok(())
     }

@@ -46,12 +46,8 @@ impl FromStr for Tier {
 pub struct Config {
     /// Name in tables and records.
     pub name: &'static str,
-    /// Prompt tokens.
-    pub prompt: usize,
-    /// Generated tokens, the one after the prompt included.
-    pub generate: usize,
-    /// Settings of sampling; none for the greedy choice.
-    pub sampling: Option<Sampling>,
+    /// Its test: the prompt's last step makes the first token, so there is one step less.
+    pub test: Test,
     /// Smallest tier that has it.
     tier: Tier,
 }
@@ -67,7 +63,8 @@ const fn config(
     sampling: Option<Sampling>,
     tier: Tier,
 ) -> Config {
-    Config { name, prompt, generate, sampling, tier }
+    let (depth, sequences, spare, generate) = (0, 1, 1, generate - 1);
+    Config { name, test: Test { depth, prompt, generate, sequences, sampling, spare }, tier }
 }
 
 const CONFIGS: [Config; 7] = [
@@ -95,14 +92,6 @@ impl Tier {
         }
         let named = |config: &Config| only.is_empty() || only.iter().any(|n| n == config.name);
         Ok(all.into_iter().filter(named).collect())
-    }
-}
-
-impl Config {
-    /// Its test: the prompt's last step makes the first token, so there is one step less.
-    pub fn test(&self) -> Test {
-        let (prompt, generate, sampling) = (self.prompt, self.generate - 1, self.sampling);
-        Test { depth: 0, prompt, generate, sequences: 1, sampling, spare: 1 }
     }
 }
 
