@@ -122,7 +122,7 @@ impl Chooser<'_> {
             shape,
             why,
             source: plan.fingerprint(),
-            constants: plan.constants.clone(),
+            constants: plan.code.constants.clone(),
             tuned: plan.is_tuned,
         });
     }
