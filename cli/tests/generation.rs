@@ -5,12 +5,17 @@
 use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use lathe_harness::data::rng::Rng;
 use lathe_harness::decode::bench::{Test, Trial};
 use lathe_harness::decode::prompts::drawn;
-use lathe_harness::decode::{DecodeGraph, DecodeOptions, Decoder, Model, Sampling};
+use lathe_harness::decode::{
+    Checked, DecodeGraph, DecodeOptions, Decoder, Model, Sampling, Script,
+};
 use lathe_harness::error::Error;
 use lathe_harness::model::synth::{SynthArch, SynthSpec};
+use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::Format;
 use serde_json::Value;
 
@@ -48,9 +53,9 @@ fn a_trial_verifies_and_repeats_itself() {
             for run in &runs {
                 let [depth, prompt, generate] = lengths;
                 assert_eq!(run.steps.len(), generate);
-                assert_eq!(run.prompt.is_zero(), prompt == 0);
-                assert_eq!(run.tokens, runs[0].tokens);
-                assert_eq!(run.tokens.len(), generate + usize::from(depth + prompt > 0));
+                assert_eq!(run.ttft.is_zero(), prompt == 0);
+                assert_eq!(run.generated, runs[0].generated);
+                assert_eq!(run.generated.len(), generate + usize::from(depth + prompt > 0));
             }
         }
     }
@@ -79,11 +84,10 @@ fn a_trial_that_cannot_run_is_refused() {
 
 /// Error of a trial on a device that is sound at first and then has a fault: from its verification
 /// on, from its first run, or from its second.
-fn found(fault: Fault, from: usize, prompt: usize) -> String {
-    let model = model("llama-tiny-f16");
+fn found(model: &Model, fault: Fault, from: usize, prompt: usize) -> String {
     let test = test([0, prompt, 6], None);
-    let tokens = drawn(&model, 42, test.given()).unwrap();
-    let graph = graph(&model, test.positions(), None);
+    let tokens = drawn(model, 42, test.given()).unwrap();
+    let graph = graph(model, test.positions(), None);
     let cell = Rc::new(Cell::new(Fault::Nothing));
     let (mut cpu, given) = (on_cpu(&graph), tokens.len());
     let fault_now = Rc::clone(&cell);
@@ -113,17 +117,51 @@ fn found(fault: Fault, from: usize, prompt: usize) -> String {
 
 #[test]
 fn a_trial_finds_what_is_not_as_it_was_verified() {
+    let model = model("llama-tiny-f16");
     for (fault, from, prompt, says) in [
         (Fault::Logits, 0, 5, "logits differ from the CPU reference"),
         (Fault::Heard, 1, 5, "read while it ran"),
         (Fault::Chosen, 1, 0, "verified"),
         (Fault::Chosen, 2, 0, "verified"),
         (Fault::Given, 1, 5, "was given"),
-        (Fault::Logits, 2, 5, "logits after the prompt are not those of the first run"),
+        (Fault::Logits, 2, 5, "last logits are not those of the first run"),
         (Fault::Reset, 2, 5, "Position of the step state is 11 after a reset"),
     ] {
-        let text = found(fault, from, prompt);
+        let text = found(&model, fault, from, prompt);
         assert!(text.contains(says), "{fault:?} from {from}: {text}");
+    }
+}
+
+/// A head in which tokens 2i and 2i + 1 always have the same logit: the reference excuses either,
+/// but a timed run that chooses another than the same kernels chose before is wrong.
+#[test]
+fn a_timed_run_has_no_near_ties_with_the_verified_one() {
+    let mut model = model("llama-tiny-f16");
+    let (vocab, hidden) = (model.config.vocab, model.config.hidden);
+    let mut rng = Rng::derive(1, "head");
+    let rows = (0..vocab / 2).map(|_| rng.normals(hidden)).flat_map(|row| [row.clone(), row]);
+    let head: Arc<[u8]> = rows.flatten().flat_map(f32::to_le_bytes).collect();
+    let bytes = head.len();
+    model.weights.head = Some(WeightRows::new(Format::F32, hidden, Bytes::Owned(head, 0..bytes)));
+    for from in [1, 2] {
+        let text = found(&model, Fault::Chosen, from, 0);
+        assert!(text.contains("was verified step by step, a timed run chose"), "{text}");
+    }
+    for prompt in [1, 5] {
+        let script =
+            Script { prompt: drawn(&model, 42, prompt).unwrap(), generate: 9, ..Script::default() };
+        let graph = graph(&model, script.positions(), None);
+        let mut device = on_cpu(&graph);
+        let mut decoder = Decoder::new(&graph, &mut device);
+        let mut checked = Checked::begin(&mut decoder, script, Some(8)).unwrap();
+        let good = checked.run(&mut decoder).unwrap().generated;
+        for i in 0..good.len() {
+            let mut other = good.clone();
+            other[i] ^= 1;
+            let said = checked.check(&other).unwrap_err().to_string();
+            let by = if i < 9 - prompt { "verified step by step" } else { "the first run" };
+            assert!(said.contains(&format!("token {i}: ")) && said.contains(by), "{i}: {said}");
+        }
     }
 }
 

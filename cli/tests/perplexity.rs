@@ -2,7 +2,7 @@
 //! against a plain second computation, and refused input.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use lathe_harness::decode::perplexity::{self, Compared, Text};
+use lathe_harness::decode::perplexity::{self, Scores, Text};
 use lathe_harness::decode::{Chunks, DecodeGraph, DecodeOptions, Decoder, Model, Prompts, Script};
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::Gpu;
@@ -24,6 +24,11 @@ fn graph(name: &str, gpu: Option<&Gpu>, context: usize, kv: KvFormat) -> DecodeG
     let chunks = Some(Chunks::NONE);
     let options = DecodeOptions { context, kv, chunks, store: None, ..DecodeOptions::default() };
     common::model(name).graph(gpu, &options).unwrap()
+}
+
+/// Scores of tokens alone.
+fn scores(decoder: &mut Decoder<'_>, text: &Text<'_>) -> Scores {
+    perplexity::scores(decoder, None, text, &mut |_| {}).unwrap()
 }
 
 /// Probabilities of a row, without a thought for overflow.
@@ -74,10 +79,10 @@ fn tokens_have_the_likelihood_that_transformers_gives_them() {
             let mut executor = on_cpu(&graph);
             let mut runner = Decoder::new(&graph, &mut executor);
             let mut heard = 0;
-            let nll = perplexity::window(&mut runner, None, tokens[0], scored, &mut |n| heard += n);
-            assert_close(name, &nll.unwrap().0, &expected, each);
+            let scores = perplexity::scores(&mut runner, None, &text, &mut |n| heard += n).unwrap();
+            assert_close(name, &scores.nll, &expected, each);
             assert_eq!(heard, scored.len());
-            let quality = perplexity::measure(&mut runner, None, &text, &mut |_| {}).unwrap();
+            let quality = scores.quality();
             assert!((quality.nll.mean - mean).abs() < all, "{name}: {} {mean}", quality.nll.mean);
             assert!((quality.perplexity().ln() - quality.nll.mean).abs() < 1e-12);
             assert!(quality.against.is_none());
@@ -88,8 +93,7 @@ fn tokens_have_the_likelihood_that_transformers_gives_them() {
         let mut runner = Decoder::new(&graph, &mut executor);
         // Twice: nothing of the first window is left in the second.
         for _ in 0..2 {
-            let nll = perplexity::window(&mut runner, None, tokens[0], scored, &mut |_| {});
-            assert_close(name, &nll.unwrap().0, &expected, 2e-3);
+            assert_close(name, &scores(&mut runner, &text).nll, &expected, 2e-3);
         }
     }
 }
@@ -111,12 +115,9 @@ fn windows_are_sequences_of_their_own() {
         expected.extend(plain_nll(&observed(&graph, &mut executor, &fed), scored));
     }
     let mut runner = Decoder::new(&graph, &mut executor);
-    let mut got = Vec::new();
-    for scored in text.windows() {
-        got.extend(perplexity::window(&mut runner, None, start, scored, &mut |_| {}).unwrap().0);
-    }
-    assert_close(name, &got, &expected, 1e-9);
-    let quality = perplexity::measure(&mut runner, None, &text, &mut |_| {}).unwrap();
+    let scores = scores(&mut runner, &text);
+    assert_close(name, &scores.nll, &expected, 1e-9);
+    let quality = scores.quality();
     let n = expected.len() as f64;
     let mean = expected.iter().sum::<f64>() / n;
     let squares: f64 = expected.iter().map(|v| v * v).sum();
@@ -137,27 +138,24 @@ fn scores_beside_a_reference_are_those_of_a_plain_computation() {
     let [ours, theirs] = &mut executors;
     let mut model = Decoder::new(&graphs[0], ours);
     let mut other = Decoder::new(&graphs[1], theirs);
-    let (own, got) =
-        perplexity::window(&mut model, Some(&mut other), start, scored, &mut |_| {}).unwrap();
+    let text = Text::new(start, scored, scored.len(), None).unwrap();
+    let got = perplexity::scores(&mut model, Some(&mut other), &text, &mut |_| {}).unwrap();
     let nll = [0, 1].map(|i| plain_nll(&rows[i], scored));
-    let of = |f: fn(&Compared) -> f64| got.iter().map(f).collect::<Vec<_>>();
-    assert_close("nll", &own, &nll[0], 1e-9);
-    assert_close("reference", &of(|c| c.reference_nll), &nll[1], 1e-9);
+    assert_close("nll", &got.nll, &nll[0], 1e-9);
+    assert_close("reference", &got.reference_nll, &nll[1], 1e-9);
     let vocab = graphs[0].vocab;
     let pairs = rows[0].chunks_exact(vocab).zip(rows[1].chunks_exact(vocab));
     let (mut kl, mut agreeing) = (Vec::new(), 0);
-    for ((q, p), score) in pairs.zip(&got) {
+    for ((q, p), top1) in pairs.zip(&got.top1) {
         let (q, p) = (probabilities(q), probabilities(p));
         kl.push(p.iter().zip(&q).map(|(p, q)| p * (p / q).ln()).sum::<f64>());
         let best = |p: &[f64]| (0..vocab).max_by(|a, b| p[*a].total_cmp(&p[*b]));
-        assert_eq!(score.top1, best(&p) == best(&q));
-        agreeing += usize::from(score.top1);
+        assert_eq!(*top1 == 1.0, best(&p) == best(&q));
+        agreeing += usize::from(*top1 == 1.0);
     }
-    assert_close("kl", &of(|c| c.kl), &kl, 1e-9);
+    assert_close("kl", &got.kl, &kl, 1e-9);
     assert!(kl.iter().all(|kl| *kl > 0.0));
-    let text = Text::new(start, scored, scored.len(), None).unwrap();
-    let quality = perplexity::measure(&mut model, Some(&mut other), &text, &mut |_| {}).unwrap();
-    let against = quality.against.unwrap();
+    let against = got.quality().against.unwrap();
     let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
     assert!((against.kl.mean - mean(&kl)).abs() < 1e-9);
     assert!((against.more.mean - (mean(&nll[0]) - mean(&nll[1]))).abs() < 1e-9);
@@ -188,7 +186,7 @@ fn the_command_reports_what_the_library_measures() {
     let graph = graph("llama-tiny-f16", None, 32, KvFormat::F16);
     let mut executor = on_cpu(&graph);
     let mut runner = Decoder::new(&graph, &mut executor);
-    let quality = perplexity::measure(&mut runner, None, &cut, &mut |_| {}).unwrap();
+    let quality = scores(&mut runner, &cut).quality();
     assert_eq!(report["tokens"], cut.tokens());
     assert_eq!(report["windows"], cut.windows().len());
     assert_eq!(report["tokens_left_out"], tokens.len() - cut.tokens());
@@ -313,13 +311,7 @@ fn what_cannot_be_scored_is_refused() {
         (&llama, &text, &["--window", "16", "--hint", "gemv=nonsense"], 2, "nonsense"),
         (&neither, &text, &w, 5, "neither.gguf: names neither tokenizer.ggml.bos_token_id nor"),
         (&no_tokenizer, &text, &w, 5, "has no tokenizer"),
-        (
-            &broken,
-            &text,
-            &w,
-            1,
-            "window 0: position 0 of a window: the negative log-likelihood is NaN",
-        ),
+        (&broken, &text, &w, 1, "window 0: position 0: the negative log-likelihood is NaN"),
     ] {
         let base = ["perplexity", "--executor", "cpu", "--model", model, "--text", text];
         let output = lathe(&[&base[..], more].concat());

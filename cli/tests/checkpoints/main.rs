@@ -32,7 +32,7 @@ const GOLDENS: [&str; 3] = ["gemma3-tiny-f16", "llama-tiny-f16", "qwen3-tiny-bf1
 fn load(path: &Path) -> Result<(Arc<ModelFile>, Config, Weights)> {
     let file = Arc::new(ModelFile::open(path)?);
     let config = file.config()?;
-    let weights = Weights::load(&file, &config)?;
+    let weights = Weights::load(&file, &config, None)?;
     Ok((file, config, weights))
 }
 
@@ -45,11 +45,11 @@ fn logits(
 ) -> (Vec<f32>, Vec<u32>) {
     let file = Arc::new(ModelFile::open(path).unwrap());
     let config = file.config().unwrap();
-    let weights = Weights::load_as(&file, &config, quantise).unwrap();
+    let weights = Weights::load(&file, &config, quantise).unwrap();
     let context = options.prompt.len() + options.generate + 1;
     let graph_options = DecodeOptions { kv: KvFormat::F32, ..DecodeOptions::of_step(context) };
     let caps = gpu.map_or_else(Capabilities::minimal, |gpu| gpu.caps.clone());
-    let graph = graph::build(path, &config, &weights, &caps, &graph_options).unwrap();
+    let graph = graph::build(path, &config, &weights, &caps, &graph_options, None).unwrap();
     let mut executor: Box<dyn Execute> = match gpu {
         None => Box::new(CpuExecutor::new(Arc::clone(&graph.recording))),
         Some(gpu) => Box::new(common::on_gpu(gpu, &graph)),

@@ -222,13 +222,13 @@ fn decode(file: ModelFile) -> Result<usize> {
         let _ = tokens.map(|tokens| tokenizer.decode(&tokens));
     }
     let config = file.config()?;
-    let weights = Weights::load(&file, &config)?;
+    let weights = Weights::load(&file, &config, None)?;
     let options = DecodeOptions {
         chunks: Some(Chunks { most: 16, acts: FloatFormat::F16 }),
         ..DecodeOptions::of_step(32.min(config.context_length))
     };
     let caps = Capabilities::minimal();
-    let graph = graph::build(&file.path, &config, &weights, &caps, &options)?;
+    let graph = graph::build(&file.path, &config, &weights, &caps, &options, None)?;
     let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
     // A context may be shorter than what is to be tried.
     let (generate, length) = (3.min(options.context), 19.min(options.context.saturating_sub(2)));

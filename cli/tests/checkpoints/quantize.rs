@@ -109,7 +109,7 @@ fn converting_while_loading_gives_what_the_written_file_holds() {
         let (_, _, written) = load(&path).unwrap();
         let file = Arc::new(ModelFile::open(common::golden(name)).unwrap());
         let config = file.config().unwrap();
-        let loaded = Weights::load_as(&file, &config, Some(asked)).unwrap();
+        let loaded = Weights::load(&file, &config, Some(asked)).unwrap();
         for (a, b) in rows(&written).into_iter().zip(rows(&loaded)) {
             assert_eq!((a.format, a.k, a.rows()), (b.format, b.k, b.rows()), "{name}");
             let bytes = |m: &WeightRows| -> Vec<u8> {
@@ -222,7 +222,7 @@ fn a_file_is_replaced_only_when_asked_and_nothing_is_left_behind() {
     assert_eq!(fs::read(&path).unwrap(), b"precious");
     let folder = parts.write();
     let file = Arc::new(ModelFile::open(folder.path()).unwrap());
-    let error = Weights::load_as(&file, &file.config().unwrap(), Some(Format::Q8_0)).unwrap_err();
+    let error = Weights::load(&file, &file.config().unwrap(), Some(Format::Q8_0)).unwrap_err();
     assert_eq!(error.exit_code(), 5);
     assert!(error.to_string().contains("model.layers.1.mlp.up_proj.weight"), "{error}");
 

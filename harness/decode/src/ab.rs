@@ -109,7 +109,7 @@ pub fn decode(
     for side in [&mut a, &mut b].into_iter().filter(|_| verify) {
         side.time()?;
         let mut decoder = Decoder::new(&side.graph, &mut side.executor);
-        side.checked.check_end(&mut decoder, script.prompt.len())?;
+        side.checked.check_end(&mut decoder)?;
     }
     let verified = [a, b].into_iter().filter_map(|side| side.checked.verified());
     Ok((outcome, verified.reduce(Verified::worse)))
