@@ -132,7 +132,7 @@ fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) 
     });
     let records = [(name, record)];
     if let Some(path) = &opts.html {
-        super::write_page(path, &html::render(&records))?;
+        super::write_page(path, &html::page(&records, &[]))?;
         eprintln!("wrote {}", path.display());
     }
     if global.json {

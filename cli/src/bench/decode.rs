@@ -220,6 +220,6 @@ impl Results<'_> {
         }
         let (run, env) = (&self.body, &self.watch.environment);
         let grid = generation::tests(run, env);
-        outln!("{}\n{}\n{}", grid.table(), grid.note, generation::machine(env));
+        outln!("{}\n{}\n{}", grid.text(), grid.note, generation::machine(env));
     }
 }
