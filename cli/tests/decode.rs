@@ -705,3 +705,21 @@ fn synthetic_models_decode_alike_on_both_executors() {
         }
     }
 }
+
+/// `--logits-out` has a row of each position, the same by both executors.
+#[test]
+fn logits_of_every_position_are_written() {
+    let folder = common::Folder::new();
+    let (out, model) = (folder.path("logits.f32"), common::golden_name("qwen3-tiny-bf16.gguf"));
+    let decode = ["decode", "--model", &model, "--prompt-tokens", "2,62,302"];
+    let written = |executor: &str| -> Vec<f32> {
+        let more = ["--executor", executor, "--force-tokens", "75,260", "--logits-out", &out];
+        common::ended(&common::lathe(&[&decode[..], &more].concat()), 0);
+        bytemuck::pod_collect_to_vec(&std::fs::read(&out).unwrap())
+    };
+    let cpu = written("cpu");
+    assert_eq!(cpu.len(), 5 * 320);
+    if common::gpu().is_some() {
+        assert!(nmse(&cpu, &written("gpu")) < 1e-5);
+    }
+}
