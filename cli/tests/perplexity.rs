@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lathe_harness::decode::perplexity::{self, Scores, Text};
-use lathe_harness::decode::{Chunks, DecodeGraph, DecodeOptions, Decoder, Model, Prompts, Script};
+use lathe_harness::decode::{Chunks, DecodeGraph, DecodeOptions, Decoder, Prompts, Script};
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::Gpu;
 use lathe_kernels::KvFormat;
