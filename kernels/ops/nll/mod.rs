@@ -36,7 +36,8 @@ pub static OPERATION: Declaration<Nll> = Declaration {
     tolerance: &|p, _| {
         Tolerance::new(
             16.0 + (p.n as f64).sqrt(),
-            // A row whose token takes nearly all of the probability has next to no value to divide by.
+            // A row whose token takes nearly all of the probability has next to no value to divide
+            // by.
             1e-6,
             "N rounded additions behave as a random walk of step eps * sum; WGSL's exp errs by \
                  3 + 2 |x| units in the last place, its log by 2^-21",
