@@ -38,11 +38,8 @@ struct Chosen {
 type Undecided = (Listed, Option<String>);
 
 impl Chooser<'_> {
-    /// The recording of a step and its chunks, its selections, and where its tensors went.
-    pub(super) fn record(
-        &self,
-        steps: &mut Steps,
-    ) -> Result<(Recording, Vec<Selected>, Vec<Option<TensorId>>)> {
+    /// The recording of a step and its chunks, and its selections.
+    pub(super) fn record(&self, steps: &mut Steps) -> Result<(Recording, Vec<Selected>)> {
         let mut selected = Selections::default();
         let nodes = std::mem::take(&mut steps.nodes);
         let in_steps = alone(&nodes);
@@ -68,11 +65,11 @@ impl Chooser<'_> {
                 *as_packed = packing;
             }
         }
-        let (mut recording, moved) = recorded(steps, ops, tail, chunks);
+        let mut recording = recorded(steps, ops, tail, chunks);
         if let Some(grid) = self.runs {
             run::add_runs(&mut recording, grid, self.caps)?;
         }
-        Ok((recording, selected.0, moved))
+        Ok((recording, selected.0))
     }
 
     /// A variant for each operation: first for those whose parameters are known, which say how
@@ -187,7 +184,7 @@ impl Chooser<'_> {
         let ListedShape::Fixed(shape) = &fused.shape else { return None };
         let kernel = lathe_kernels::kernel(fused.kernel)?;
         match select(kernel, shape, self.caps, self.hints, self.tuned) {
-            Err(e @ SelectError::HintUnavailable { .. }) => Some(e.to_string()),
+            Err(e @ SelectError::HintUnavailable(_)) => Some(e.to_string()),
             _ => None,
         }
     }
@@ -214,17 +211,12 @@ impl Chooser<'_> {
         let kernel = lathe_kernels::kernel(op.kernel).expect("listed by its declaration");
         let selection = select(kernel, shape, self.caps, self.hints, self.tuned);
         let mut selection = selection.map_err(|e| match e {
-            SelectError::UnknownVariant { .. } => {
-                Error::Usage(format!("{}: {}: {e}", self.path.display(), op.label.op))
-            }
             SelectError::File(e) => Error::Reflect(e),
-            SelectError::HintUnavailable { .. } | SelectError::Nothing { .. } => {
-                Error::Unavailable {
-                    what: format!("{} of {}", op.label.op, self.path.display()),
-                    adapter: "this adapter".into(),
-                    reason: e.to_string(),
-                }
-            }
+            SelectError::HintUnavailable(_) | SelectError::Nothing(_) => Error::Unavailable {
+                what: format!("{} of {}", op.label.op, self.path.display()),
+                adapter: "this adapter".into(),
+                reason: e.to_string(),
+            },
         })?;
         // A hint needs no further reason.
         if let Some(fusion) = fusion.filter(|_| !self.hints.contains_key(op.kernel)) {
@@ -296,42 +288,37 @@ fn matrix(op: &Listed, steps: &Steps) -> Option<TensorId> {
     tensors.find(|t| matches!(steps.tensors[t.0].content, TensorInit::Weights(..)))
 }
 
-/// The recording of chosen operations over the tensors they bind, and the new index of each tensor:
-/// tensors of alternatives that were not chosen take no memory.
+/// The recording of chosen operations over the listed tensors. Tensors of alternatives that were
+/// not chosen are empty.
 fn recorded(
     steps: &mut Steps,
     ops: Vec<Chosen>,
     tail: usize,
     chunks: Vec<(usize, Vec<Chosen>)>,
-) -> (Recording, Vec<Option<TensorId>>) {
+) -> Recording {
     let kept = [steps.state, steps.tokens, steps.logits];
     let cached = steps.caches.iter().flat_map(|cache| [cache.k, cache.v]);
     let all = ops.iter().chain(chunks.iter().flat_map(|(_, ops)| ops));
     let bound = all.flat_map(|c| c.op.bindings.iter().map(|(_, tensor)| *tensor));
     let used: BTreeSet<TensorId> = kept.into_iter().chain(cached).chain(bound).collect();
-    let mut recording = Recording::default();
-    let tensors = std::mem::take(&mut steps.tensors).into_iter().enumerate();
-    let moved: Vec<Option<TensorId>> = tensors
-        .map(|(i, tensor)| {
-            let is_used = used.contains(&TensorId(i));
-            is_used.then(|| recording.tensor(tensor.name, tensor.content))
-        })
-        .collect();
-    let bindings = |op: &Listed| -> Vec<_> {
-        op.bindings.iter().filter_map(|(name, t)| Some((*name, moved[t.0]?))).collect()
-    };
-    for Chosen { op, shape, plan } in ops {
-        recording.op(op.label, plan, shape, &bindings(&op));
+    let tensors = std::mem::take(&mut steps.tensors);
+    let mut recording = Recording { tensors, tail, ..Recording::default() };
+    for (i, tensor) in recording.tensors.iter_mut().enumerate() {
+        if !used.contains(&TensorId(i)) {
+            tensor.content = TensorInit::Words(0);
+        }
     }
-    recording.tail = tail;
+    for Chosen { op, shape, plan } in ops {
+        recording.op(op.label, plan, shape, &op.bindings);
+    }
     for (tokens, ops) in chunks {
-        let ops = ops.into_iter().map(|Chosen { op, shape, plan }| {
-            recording.bound(op.label, plan, shape, &bindings(&op))
-        });
+        let ops = ops
+            .into_iter()
+            .map(|Chosen { op, shape, plan }| recording.bound(op.label, plan, shape, &op.bindings));
         let ops = ops.collect();
         recording.chunks.push(Chunk { tokens, ops });
     }
-    (recording, moved)
+    recording
 }
 
 /// Selections, one an operation and shape, in the order they were made.

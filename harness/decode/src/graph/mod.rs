@@ -19,7 +19,6 @@ use choose::Chooser;
 use lathe_device::error::{Error, Result};
 use lathe_device::plan::recording::{Recording, TensorId};
 use lathe_device::plan::run::Runs;
-use lathe_device::plan::select::Hint;
 use lathe_device::plan::target::kernel_named;
 use lathe_device::plan::tuned::Tuned;
 use lathe_model::Config;
@@ -171,25 +170,24 @@ pub(super) fn build_tuned(
         _ => None,
     };
     let chooser = Chooser { caps, hints: &options.hints, tuned, path, runs };
-    let (recording, selected, moved) = chooser.record(&mut step)?;
+    let (recording, selected) = chooser.record(&mut step)?;
     for (name, hint) in &options.hints {
         // A manifest may name variants for many models; a file is given to be run.
-        if matches!(hint, Hint::File(_)) && !selected.iter().any(|s| s.kernel == *name) {
+        if hint.path().is_some() && !selected.iter().any(|s| s.kernel == *name) {
             let used: BTreeSet<_> = selected.iter().map(|s| s.kernel.as_str()).collect();
             return Err(Error::Usage(format!(
-                "hint {name}={hint}: no operation of {} is a {name}; its are {}",
+                "hint {name}={}: no operation of {} is a {name}; its are {}",
+                hint.name(),
                 path.display(),
                 Vec::from_iter(used).join(", ")
             )));
         }
     }
-    let moved = |tensor: TensorId| moved[tensor.0].expect("kept for the session");
-    let caches = step.caches.iter().map(|c| KvCache { k: moved(c.k), v: moved(c.v), ..*c });
     Ok(DecodeGraph {
-        state: moved(step.state),
-        tokens: moved(step.tokens),
-        logits: moved(step.logits),
-        caches: caches.collect(),
+        state: step.state,
+        tokens: step.tokens,
+        logits: step.logits,
+        caches: step.caches,
         sampling: options.sampling,
         context: options.context,
         sequences: options.sequences,
