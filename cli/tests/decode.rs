@@ -176,47 +176,33 @@ impl Row<'_> {
         assert!(error <= limit, "{self:?} in chunks: {error:e}");
     }
 
-    /// Tokens fed and generated in pieces are one sequence; a piece that does not fit is refused.
+    /// A prompt that is fed in pieces is one sequence; a piece that does not fit is refused.
     fn pieces(&self, graph: &DecodeGraph, executor: &mut dyn Execute) {
         let mut decoder = Decoder::new(graph, executor);
-        for (cut, per_submit, prompts) in
+        for (depth, per_submit, prompts) in
             [(13, 4, Prompts::Chunks), (1, 1, Prompts::TokenByToken), (39, 100, Prompts::Chunks)]
         {
+            let script = Script { depth, prompts, generate: 12, ..self.golden.free(per_submit) };
+            let run = decoder.run(&script, &mut |_| {}).unwrap();
+            assert!(!run.ttft.is_zero() && run.steps.iter().all(|step| !step.is_zero()));
+            self.assert_greedy(&run.generated, 0);
             decoder.reset(0).unwrap();
-            let (first, second) = self.golden.prompt.split_at(cut);
+            let (first, second) = self.golden.prompt.split_at(depth);
             for tokens in [first, second] {
-                assert!(!decoder.feed(tokens, prompts).unwrap().is_zero());
+                decoder.feed(tokens, prompts).unwrap();
             }
-            let mut chosen = vec![decoder.state(StateWord::Choice).unwrap()];
-            for n in [5, 6] {
-                let steps = decoder.generate(n, per_submit, &mut |t| chosen.push(t)).unwrap();
-                assert!(steps.len() == n && steps.iter().all(|step| !step.is_zero()));
-            }
-            self.assert_greedy(&chosen, 0);
+            assert_eq!(decoder.state(StateWord::Choice).unwrap(), run.generated[0]);
         }
-        // From one token alone, without a prompt that runs.
-        let first = self.golden.prompt[0];
-        decoder.reset(0).unwrap();
-        let error = |result: Result<()>, words: &str| match result {
-            Err(Error::Usage(said)) => assert!(said.contains(words), "{said}"),
-            other => panic!("{other:?}"),
-        };
-        let empty = decoder.generate(1, 1, &mut |_| {}).map(drop);
-        error(empty, "the sequence is empty");
-        decoder.give(0, &[first]).unwrap();
-        let mut chosen = Vec::new();
-        decoder.generate(9, 2, &mut |t| chosen.push(t)).unwrap();
-        let script = Script { prompt: vec![first], generate: 9, ..Script::default() };
-        assert_eq!(decoder.run(&script, &mut |_| {}).unwrap().generated, chosen, "{self:?}");
         for (tokens, words) in [
             (vec![1; graph.context], "do not fit the context of"),
             (vec![graph.vocab as u32], "beyond the vocabulary"),
             (Vec::new(), "no tokens to run"),
         ] {
-            error(decoder.feed(&tokens, Prompts::Chunks).map(drop), words);
+            match decoder.feed(&tokens, Prompts::Chunks) {
+                Err(Error::Usage(said)) => assert!(said.contains(words), "{said}"),
+                other => panic!("{other:?}"),
+            }
         }
-        let too_many = decoder.generate(graph.context, 1, &mut |_| {}).map(drop);
-        error(too_many, "positions do not fit the context of");
     }
 
     /// Tokens do not depend on the steps per submission.
@@ -271,7 +257,8 @@ impl Row<'_> {
         let run = decoder.run_together(&prompts, STEPS, 5).unwrap();
         let logits = decoder.logits().unwrap();
         let tokens = decoder.executor.read_words(graph.tokens).unwrap();
-        assert_eq!((run.steps.len(), run.generated.len()), (STEPS, n));
+        let chosen: Vec<&[u32]> = run.generated.chunks(STEPS + 1).collect();
+        assert_eq!((run.steps.len(), chosen.len()), (STEPS, n));
         // A second run on the same caches is the same.
         let again = decoder.run_together(&prompts, STEPS, 1).unwrap();
         assert_eq!(run.generated, again.generated, "{self:?}");
@@ -284,7 +271,7 @@ impl Row<'_> {
             // To the position at which all of them end.
             let positions = prompt.len()..longest.len() + STEPS + 1;
             let together: Vec<u32> = positions.map(|at| tokens[at * n + i]).collect();
-            assert_eq!(run.generated[i], together[..STEPS + 1]);
+            assert_eq!(chosen[i], &together[..STEPS + 1]);
             let (prompt, generate) = (prompt.clone(), together.len());
             let script = Script { prompt, generate, ..self.golden.free(4) };
             let own = decoder.run(&script, &mut |_| {}).unwrap().generated;
@@ -298,7 +285,7 @@ impl Row<'_> {
             assert!(ties <= 1, "{self:?} x{n}: {ties}");
         }
         // Another token is no tie.
-        let mut wrong = run.generated[0].clone();
+        let mut wrong = chosen[0].to_vec();
         wrong[3] = (wrong[3] + 1) % single.vocab as u32;
         let said = decoder.ties(&prompts[0], &wrong);
         assert!(matches!(said, Err(Error::CheckFailed(why)) if why.contains("choice 3 is")));
@@ -716,5 +703,23 @@ fn synthetic_models_decode_alike_on_both_executors() {
             let script = Script { prompt: vec![2, 5, 7], generate, ..Script::default() };
             verify(&gpu, &graph, &script).unwrap_or_else(|e| panic!("{arch} {quant:?}: {e}"));
         }
+    }
+}
+
+/// `--logits-out` has a row of each position, the same by both executors.
+#[test]
+fn logits_of_every_position_are_written() {
+    let folder = common::Folder::new();
+    let (out, model) = (folder.path("logits.f32"), common::golden_name("qwen3-tiny-bf16.gguf"));
+    let decode = ["decode", "--model", &model, "--prompt-tokens", "2,62,302"];
+    let written = |executor: &str| -> Vec<f32> {
+        let more = ["--executor", executor, "--force-tokens", "75,260", "--logits-out", &out];
+        common::ended(&common::lathe(&[&decode[..], &more].concat()), 0);
+        bytemuck::pod_collect_to_vec(&std::fs::read(&out).unwrap())
+    };
+    let cpu = written("cpu");
+    assert_eq!(cpu.len(), 5 * 320);
+    if common::gpu().is_some() {
+        assert!(nmse(&cpu, &written("gpu")) < 1e-5);
     }
 }

@@ -352,9 +352,9 @@ fn observers_hear_each_token_once_and_every_step() {
         let mut heard = Heard::default();
         let done = session.decode(&golden.free(4), looks, &mut heard).unwrap();
         let Heard(tokens, steps, ends) = heard;
-        assert_eq!((&tokens, &done.run.generated), (&golden.greedy, &golden.greedy));
+        assert_eq!((&tokens, &done.generated), (&golden.greedy, &golden.greedy));
         assert_eq!(done.verified.unwrap().positions, 4);
-        assert_eq!(done.run.runs_gave_up.is_some(), runs.is_auto());
+        assert_eq!(done.runs_gave_up.is_some(), runs.is_auto());
         let all: Vec<usize> = (0..if every_step { 63 } else { 0 }).collect();
         assert_eq!((&steps[steps.len() - all.len()..], ends), (&all[..], usize::from(every_step)));
     }

@@ -99,8 +99,9 @@ fn held_out(model: &Model, windows: usize) -> f64 {
         let mut runner = Decoder::new(&graph, &mut executor);
         let mut sum = 0.0;
         while let Some(window) = windows.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let nll = perplexity::window(&mut runner, None, start, window, &mut |_| {}).unwrap().0;
-            sum += nll.iter().sum::<f64>();
+            let text = Text::new(start, window, size, Some(size)).unwrap();
+            let scores = perplexity::scores(&mut runner, None, &text, &mut |_| {}).unwrap();
+            sum += scores.nll.iter().sum::<f64>();
         }
         sum
     };

@@ -1,7 +1,6 @@
 //! Accepted checkpoints, and the results of reading them.
 
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use lathe_harness::decode::{DecodeOptions, Decoder, Model, Script};
@@ -10,43 +9,27 @@ use lathe_harness::model::{GgmlType, ModelFile, describe};
 use serde_json::{Value, json};
 
 use crate::folder::{Folder, Parts, Stored, raw};
-use crate::{GOLDENS, Golden, common, load};
+use crate::{GOLDENS, Golden, common, hold, trained};
 
 #[test]
 fn safetensors_have_the_logits_of_transformers() {
+    let gpu = common::own_gpu();
     for name in GOLDENS {
-        let golden = Golden::named(name);
-        let error = golden.hold(&common::golden(name), None, 1e-10);
+        let (golden, folder) = (Golden::load(name), common::golden(name));
+        hold(&golden, &folder, None, 1e-10);
         let shards = Parts::golden(name).shards();
         assert_eq!(ModelFile::open(shards.path()).unwrap().files().len(), 3);
-        let sharded = golden.hold(&shards.path(), None, 1e-10);
-        eprintln!("{name} CPU: NMSE {error:.2e}, in shards {sharded:.2e}");
+        hold(&golden, &shards.path(), None, 1e-10);
+        if let Some(gpu) = &gpu {
+            hold(&golden, &folder, Some(gpu), 1e-8);
+        }
     }
-}
-
-#[test]
-fn safetensors_have_the_logits_of_transformers_on_a_device() {
-    let Some(gpu) = common::own_gpu() else { return };
-    for name in GOLDENS {
-        let error = Golden::named(name).hold(&common::golden(name), Some(&gpu), 1e-8);
-        eprintln!("{name} GPU: NMSE {error:.2e}");
-    }
-}
-
-/// The trained checkpoint, where `LATHE_RUSTY` names its folder: all norms in bf16 too.
-#[test]
-fn a_trained_checkpoint_has_the_logits_of_transformers() {
-    let Some(folder) = std::env::var_os("LATHE_RUSTY") else {
-        eprintln!("UNAVAILABLE, not tested: LATHE_RUSTY names no folder");
-        return;
-    };
-    let folder = Path::new(&folder);
-    let logits = folder.join("rusty.logits.f32");
-    let golden = Golden::of(&folder.join("rusty.json"), &logits, "/cases/0");
-    let error = golden.hold(folder, None, 1e-10);
-    eprintln!("{} CPU: NMSE {error:.2e}", folder.display());
-    if let Some(gpu) = common::own_gpu() {
-        golden.hold(folder, Some(&gpu), 1e-8);
+    // All norms in bf16 too.
+    if let Some((folder, golden)) = trained() {
+        hold(&golden, &folder, None, 1e-10);
+        if let Some(gpu) = &gpu {
+            hold(&golden, &folder, Some(gpu), 1e-8);
+        }
     }
 }
 
@@ -66,7 +49,7 @@ fn f32_and_odd_places_change_nothing() {
     }
     let folder = parts.write();
     folder.put("other.safetensors", &raw(&header, &data));
-    Golden::named(name).hold(&folder.join("other.safetensors"), None, 1e-10);
+    hold(&Golden::load(name), &folder.join("other.safetensors"), None, 1e-10);
 }
 
 /// Keys as transformers 4 wrote them.
@@ -74,7 +57,7 @@ fn f32_and_odd_places_change_nothing() {
 fn keys_of_before_say_the_same() {
     for name in GOLDENS {
         let mut parts = Parts::golden(name);
-        let (_, new, _) = load(&parts.write().path()).unwrap();
+        let new = Model::open(parts.write().path()).unwrap().config;
         let keys = parts.config.as_object_mut().unwrap();
         let rope = keys.remove("rope_parameters").unwrap();
         if let Some(full) = rope.get("full_attention") {
@@ -90,7 +73,7 @@ fn keys_of_before_say_the_same() {
             keys.insert("rope_scaling".into(), rope);
         }
         let folder = parts.write();
-        let (file, old, _) = load(&folder.path()).unwrap();
+        let Model { file, config: old, .. } = Model::open(folder.path()).unwrap();
         assert_eq!(old, new, "{name}");
         assert_eq!(file.computed_rope_freqs().unwrap().is_some(), name.starts_with("llama"));
     }
@@ -114,7 +97,7 @@ fn rope_divisors_are_those_of_the_converter() {
 
 #[test]
 fn the_text_model_inside_one_of_images_is_found() {
-    let golden = Golden::named("gemma3-tiny-f16");
+    let golden = Golden::load("gemma3-tiny-f16");
     for (model, tower) in [
         ("language_model.model.", "vision_tower.x.weight"),
         ("model.language_model.", "model.vision_tower.x.weight"),
@@ -128,9 +111,9 @@ fn the_text_model_inside_one_of_images_is_found() {
         let eos = parts.config.as_object_mut().unwrap().remove("eos_token_id").unwrap();
         parts.config = json!({"model_type": "gemma3", "text_config": parts.config, "eos_token_id": [eos, 106]});
         let folder = parts.write();
-        let (_, config, _) = load(&folder.path()).unwrap();
+        let config = Model::open(folder.path()).unwrap().config;
         assert_eq!((config.eos, &config.end_tokens[..]), (Some(1), &[1, 106][..]));
-        golden.hold(&folder.path(), None, 1e-10);
+        hold(&golden, &folder.path(), None, 1e-10);
     }
 }
 
@@ -141,20 +124,20 @@ fn a_head_that_is_the_embedding_is_left_aside_and_another_is_not() {
     head.name = "lm_head.weight".to_owned();
     head.data.reverse();
     parts.tensors.push(head);
-    Golden::named("llama-tiny-f16").hold(&parts.write().path(), None, 1e-10);
+    hold(&Golden::load("llama-tiny-f16"), &parts.write().path(), None, 1e-10);
     parts.config["tie_word_embeddings"] = json!(false);
-    let (_, config, weights) = load(&parts.write().path()).unwrap();
+    let Model { config, weights, .. } = Model::open(parts.write().path()).unwrap();
     assert!(!config.tied_head && weights.head.is_some());
     // Without the key Llama and Qwen have a head of their own.
     parts.config.as_object_mut().unwrap().remove("tie_word_embeddings");
-    assert!(load(&parts.write().path()).unwrap().2.head.is_some());
+    assert!(Model::open(parts.write().path()).unwrap().weights.head.is_some());
 }
 
 #[test]
 fn tokens_come_from_the_generation_config_first() {
     let folder = Parts::golden("llama-tiny-f16").write();
     folder.put("generation_config.json", br#"{"eos_token_id": [7, 1, 9], "bos_token_id": 5}"#);
-    let (_, config, _) = load(&folder.path()).unwrap();
+    let config = Model::open(folder.path()).unwrap().config;
     assert_eq!((config.bos, config.eos), (Some(5), Some(7)));
     assert_eq!(config.end_tokens, [7, 1, 9]);
 }
@@ -163,8 +146,7 @@ fn tokens_come_from_the_generation_config_first() {
 /// command, by a session on a device.
 #[test]
 fn any_of_several_end_tokens_ends_a_text() {
-    let golden = Golden::named("llama-tiny-f16");
-    let Script { prompt, forced: greedy, .. } = golden.options;
+    let Golden { prompt, greedy, .. } = Golden::load("llama-tiny-f16");
     let end = greedy[7];
     assert_eq!(greedy.iter().position(|t| *t == end), Some(7), "its first time");
     let (until, n) = (&greedy[..8], greedy.len());
@@ -227,7 +209,7 @@ fn links_to_the_blobs_of_a_cache_are_followed() {
         let link = snapshot.join(entry.file_name());
         std::os::unix::fs::symlink(format!("../../blobs/{blob}"), link).unwrap();
     }
-    load(&snapshot).unwrap();
+    Model::open(&snapshot).unwrap();
 }
 
 #[test]
@@ -244,5 +226,5 @@ fn folders_are_described_whether_understood_or_not() {
     let summary = describe(&ModelFile::open(parts.write().path()).unwrap());
     assert_eq!((summary.config, summary.tensor_count), (None, parts.tensors.len()));
     assert!(summary.config_error.unwrap().contains("`model_type`"));
-    assert!(load(&Folder::empty().path()).is_err());
+    assert!(Model::open(Folder::empty().path()).is_err());
 }

@@ -32,6 +32,11 @@ pub(crate) fn texts(all: &[&str]) -> Meta {
     (ValueType::Array, array(ValueType::String.code(), all.len() as u64, &elements))
 }
 
+pub(crate) fn ints(all: &[i32]) -> Meta {
+    let elements: Vec<u8> = all.iter().flat_map(|v| v.to_le_bytes()).collect();
+    (ValueType::Array, array(ValueType::I32.code(), all.len() as u64, &elements))
+}
+
 /// An array value: element type, length, elements.
 pub(crate) fn array(type_code: u32, len: u64, elements: &[u8]) -> Vec<u8> {
     [&type_code.to_le_bytes()[..], &len.to_le_bytes(), elements].concat()

@@ -193,16 +193,6 @@ impl GpuExecutor {
         }
     }
 
-    /// Dispatches of a step.
-    pub(crate) fn dispatches(&self) -> usize {
-        self.dispatches.len()
-    }
-
-    /// Encodes one dispatch of a step.
-    pub(crate) fn encode_dispatch(&self, pass: &mut wgpu::ComputePass<'_>, dispatch: usize) {
-        self.dispatches[dispatch].encode(pass);
-    }
-
     /// Runs one operation of a prepared part and waits for it.
     pub fn run_op(&self, part: Part, op: usize) -> Result<()> {
         let (dispatches, first) = self.part(part);

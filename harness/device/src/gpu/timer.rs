@@ -135,35 +135,16 @@ impl Span {
     pub fn pass(
         &self,
         gpu: &Gpu,
-        mut encode: impl FnMut(&mut wgpu::ComputePass<'_>),
+        encode: impl FnOnce(&mut wgpu::ComputePass<'_>),
     ) -> Result<Duration> {
-        self.passes(gpu, 1, |pass, _| encode(pass))
-    }
-
-    /// Times `count` compute passes, at least one, each in a command buffer of its own. The first
-    /// use of a buffer then needs no barrier inside the pass; all buffers passed on between two
-    /// passes share one barrier.
-    pub fn passes(
-        &self,
-        gpu: &Gpu,
-        count: usize,
-        mut encode: impl FnMut(&mut wgpu::ComputePass<'_>, usize),
-    ) -> Result<Duration> {
-        let last = count.saturating_sub(1);
-        let mut record = |i: usize| {
-            let mut encoder = gpu.device.create_command_encoder(&Default::default());
-            let (begins, ends) = (i == 0, i == last);
-            let stamps = self.timestamps.as_ref().filter(|_| begins || ends);
-            let timestamp_writes = stamps.map(|stamps| stamps.writes(0, begins, ends));
-            let mut pass = encoder
-                .begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-            encode(&mut pass, i);
-            drop(pass);
-            encoder
-        };
-        let before = (0..last).map(|i| record(i).finish()).collect();
-        let encoder = record(last);
-        self.submit(gpu, before, encoder)
+        let mut encoder = gpu.device.create_command_encoder(&Default::default());
+        let timestamp_writes = self.timestamps.as_ref().map(|stamps| stamps.around(0));
+        let label = None;
+        encode(
+            &mut encoder
+                .begin_compute_pass(&wgpu::ComputePassDescriptor { label, timestamp_writes }),
+        );
+        self.submit(gpu, encoder)
     }
 
     /// Times encoder commands outside passes, such as copies: empty passes around them carry the
@@ -181,7 +162,7 @@ impl Span {
         if let Some(stamps) = &self.timestamps {
             stamp(&mut encoder, stamps.writes(0, false, true));
         }
-        self.submit(gpu, Vec::new(), encoder)
+        self.submit(gpu, encoder)
     }
 
     /// The smallest step of this device's timestamps, in nanoseconds: the greatest common divisor
@@ -192,28 +173,23 @@ impl Span {
         for _ in 0..64 {
             let mut encoder = gpu.device.create_command_encoder(&Default::default());
             stamp(&mut encoder, stamps.around(0));
-            let ticks = read(gpu, stamps, Vec::new(), encoder)?;
+            let ticks = read(gpu, stamps, encoder)?;
             seen.extend([ticks.begin, ticks.end]);
         }
         let step = seen.windows(2).map(|pair| pair[0].abs_diff(pair[1])).fold(0, gcd);
         Ok((step > 0).then_some(step as f64 * gpu.timestamp_period))
     }
 
-    /// Submits `before` and then `encoder`, and waits.
-    fn submit(
-        &self,
-        gpu: &Gpu,
-        mut before: Vec<wgpu::CommandBuffer>,
-        encoder: wgpu::CommandEncoder,
-    ) -> Result<Duration> {
+    /// Submits and waits.
+    fn submit(&self, gpu: &Gpu, encoder: wgpu::CommandEncoder) -> Result<Duration> {
         let Some(stamps) = &self.timestamps else {
-            before.push(encoder.finish());
+            let commands = encoder.finish();
             let begun = Instant::now();
-            let submission = gpu.caught(|| gpu.queue.submit(before))?;
+            let submission = gpu.caught(|| gpu.queue.submit([commands]))?;
             gpu.wait(Some(submission))?;
             return Ok(begun.elapsed());
         };
-        let ticks = read(gpu, stamps, before, encoder)?;
+        let ticks = read(gpu, stamps, encoder)?;
         ticks.duration(gpu.timestamp_period).ok_or_else(|| {
             let Ticks { begin, end } = ticks;
             let reason = format!("timestamps did not advance: {begin} to {end}");
@@ -230,17 +206,11 @@ fn stamp(encoder: &mut wgpu::CommandEncoder, writes: wgpu::ComputePassTimestampW
     }));
 }
 
-/// Submits `before` and then `encoder`, waits, and reads the one span.
-fn read(
-    gpu: &Gpu,
-    stamps: &Timestamps,
-    mut before: Vec<wgpu::CommandBuffer>,
-    mut encoder: wgpu::CommandEncoder,
-) -> Result<Ticks> {
+/// Submits, waits, and reads the one span.
+fn read(gpu: &Gpu, stamps: &Timestamps, mut encoder: wgpu::CommandEncoder) -> Result<Ticks> {
     let submission = gpu.caught(|| {
         stamps.resolve(&mut encoder);
-        before.push(encoder.finish());
-        let submission = gpu.queue.submit(before);
+        let submission = gpu.queue.submit([encoder.finish()]);
         stamps.map();
         submission
     })?;
