@@ -269,7 +269,12 @@ impl ModelOpts {
         if let Some(path) = &self.manifest {
             for (kernel, hint) in read_manifest(path)? {
                 if let Some(own) = options.hints.get(&kernel) {
-                    tracing::info!(kernel, %own, %hint, "--hint goes before the manifest");
+                    tracing::info!(
+                        kernel,
+                        own = own.name(),
+                        hint = hint.name(),
+                        "--hint goes before the manifest"
+                    );
                 } else {
                     options.hints.insert(kernel, hint);
                 }

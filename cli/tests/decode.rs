@@ -18,7 +18,7 @@ use lathe_harness::model::synth::{SynthArch, SynthSpec};
 use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::{Part, TensorId, TensorInit};
 use lathe_harness::plan::run::Runs;
-use lathe_harness::plan::select::Hints;
+use lathe_harness::plan::select::{Hints, parse_hints};
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
@@ -32,7 +32,7 @@ fn options(kv: KvFormat, context: usize, most: usize) -> DecodeOptions {
 }
 
 fn hinted(kernel: &str, variant: &str) -> Hints {
-    Hints::from([(kernel.to_owned(), variant.into())])
+    parse_hints(&[format!("{kernel}={variant}")]).unwrap()
 }
 
 fn run(graph: &DecodeGraph, executor: &mut dyn Execute, script: &Script) -> Result<Run> {

@@ -11,7 +11,7 @@ use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Verdict, check};
 use lathe_harness::judge::diff;
-use lathe_harness::plan::select::Hints;
+use lathe_harness::plan::select::parse_hints;
 use lathe_harness::plan::target::Target;
 use lathe_harness::{Error, wgpu};
 use lathe_kernels::descriptor::*;
@@ -105,7 +105,7 @@ fn a_registered_variant_runs_in_whole_steps_where_it_is_hinted() {
     registered();
     let Some(gpu) = common::own_gpu() else { return };
     let model = common::model("llama-tiny-f16");
-    let hints = Hints::from([("gemv".to_owned(), "mine".into())]);
+    let hints = parse_hints(&["gemv=mine".to_owned()]).unwrap();
     let options = DecodeOptions { context: 16, hints, store: None, ..DecodeOptions::default() };
     let graph = model.graph(Some(&gpu), &options).unwrap();
     let gemv = graph.selected.iter().find(|s| s.kernel == "gemv").unwrap();

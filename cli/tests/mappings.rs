@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use lathe_harness::plan::backend_text::generous;
-use lathe_harness::plan::select::{Hint, Hints, select};
+use lathe_harness::plan::select::{parse_hints, select};
 use lathe_harness::plan::{Plan, PlanError, Subject};
 use lathe_kernels::Capabilities;
 use serde::Deserialize;
@@ -271,10 +271,9 @@ fn the_state_of_a_sequence_is_a_name_where_a_problem_has_one() {
 #[test]
 fn whole_steps_refuse_layouts() {
     let folder = named("columns").folder(&Change::default());
-    let (name, hint) = Hint::parse(&format!("gemv={}", folder.path("theirs.toml"))).unwrap();
+    let hints = parse_hints(&[format!("gemv={}", folder.path("theirs.toml"))]).unwrap();
     let kernel = lathe_kernels::kernel("gemv").unwrap();
     let problem = common::problem(kernel, "WEIGHT=f32,ROWS=64,K=64");
-    let hints: Hints = [(name, hint)].into_iter().collect();
     let refused = select(kernel, &problem.shape, &Capabilities::minimal(), &hints, None);
     let refused = refused.map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("its mapping lays weights or caches out"), "{refused}");

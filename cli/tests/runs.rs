@@ -20,8 +20,8 @@ use lathe_harness::model::Config;
 use lathe_harness::model::synth::{SynthArch, SynthSpec};
 use lathe_harness::plan::backend_text;
 use lathe_harness::plan::recording::{Op, Recording, TensorId};
-use lathe_harness::plan::run::{Bound, LeftOut, Runs, without_each_phase};
-use lathe_harness::plan::select::Hints;
+use lathe_harness::plan::run::{LeftOut, Runs, without_each_phase};
+use lathe_harness::plan::select::parse_hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, Format, KvFormat};
@@ -240,7 +240,7 @@ fn the_output_projection_combines_few_splits() {
         assert_eq!(text.contains("_combine(run_place"), !combines, "{said}");
         // What attention writes is bound either way; what it does not write is not.
         let attended = graph.recording.tensors.iter().position(|t| t.name == "attention").unwrap();
-        let is_bound = run.bound.iter().any(|(_, to)| *to == Bound::Tensor(TensorId(attended)));
+        let is_bound = run.bound.iter().any(|(_, to)| to.tensors == [TensorId(attended)]);
         assert_eq!(is_bound, !combines, "{said}");
     }
 }
@@ -460,12 +460,14 @@ fn three_ways(gpu: &Device, name: &str, prompt: &[u32], most: usize) {
     let context = model.config.context_length.min((prompt.len() + most - 1).max(LONGER));
     let n = most.min(context - prompt.len() + 1);
     let build = |apart: bool, runs| {
-        let hints = match apart {
-            false => Hints::new(),
-            true => ["rms_norm", "residual_rms_norm", "glu", "qkv_rope_append", "attention_decode"]
-                .map(|kernel| (kernel.to_owned(), "naive".into()))
-                .into(),
+        let naive: &[&str] = match apart {
+            false => &[],
+            true => {
+                &["rms_norm", "residual_rms_norm", "glu", "qkv_rope_append", "attention_decode"]
+            }
         };
+        let hints = naive.iter().map(|kernel| format!("{kernel}=naive"));
+        let hints = parse_hints(&hints.collect::<Vec<_>>()).unwrap();
         let chunks = Some(Chunks::with_cache(KvFormat::F32));
         let of_step = DecodeOptions::of_step(context);
         let way = DecodeOptions { kv: KvFormat::F32, chunks, hints, runs, ..of_step };

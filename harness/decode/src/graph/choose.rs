@@ -176,7 +176,7 @@ impl Chooser<'_> {
             // Or the hint is for those others, and cannot hold for this one.
             let is_for_others = alone.contains(fused.kernel);
             let error = selected().err().filter(|_| is_for_others);
-            let error = error.filter(|e| matches!(e, SelectError::HintUnavailable { .. }));
+            let error = error.filter(|e| matches!(e, SelectError::HintUnavailable(_)));
             return error.map(|e| e.to_string());
         }
         if let Some(op) = apart.iter().find(hinted) {
@@ -200,16 +200,10 @@ impl Chooser<'_> {
         let kernel = lathe_kernels::kernel(op.kernel).expect("listed by its declaration");
         let selection = select(kernel, &op.shape, self.caps, self.hints, self.tuned);
         let mut selection = selection.map_err(|e| match e {
-            SelectError::UnknownVariant { .. } => {
-                Error::Usage(format!("{}: {}: {e}", self.path.display(), op.label.op))
-            }
             SelectError::File(e) => Error::Reflect(e),
-            SelectError::HintUnavailable { .. } | SelectError::Nothing { .. } => {
-                Error::Unavailable {
-                    what: format!("{} of {}", op.label.op, self.path.display()),
-                    adapter: "this adapter".into(),
-                    reason: e.to_string(),
-                }
+            SelectError::HintUnavailable(reason) | SelectError::Nothing(reason) => {
+                let what = format!("{} of {}", op.label.op, self.path.display());
+                Error::Unavailable { what, adapter: "this adapter".into(), reason }
             }
         })?;
         // A hint needs no further reason.
@@ -263,8 +257,8 @@ impl Chooser<'_> {
     }
 }
 
-/// The recording of chosen operations over the tensors they bind: tensors of alternatives that were
-/// not chosen take no memory.
+/// The recording of chosen operations over the listed tensors. Tensors of alternatives that were
+/// not chosen are empty.
 fn recorded(
     tensors: Vec<Tensor>,
     ops: Vec<Chosen>,
@@ -274,20 +268,15 @@ fn recorded(
     let all = ops.iter().chain(chunks.iter().flat_map(|(_, ops)| ops));
     let bound = all.flat_map(|(op, _)| op.bindings.iter().map(|(_, tensor)| *tensor));
     let used: BTreeSet<TensorId> = bound.collect();
-    let mut recording = Recording { tail, ..Recording::default() };
-    let moved: Vec<Option<TensorId>> = tensors
-        .into_iter()
-        .enumerate()
-        .map(|(i, tensor)| {
-            let is_used = used.contains(&TensorId(i));
-            is_used.then(|| recording.tensor(tensor.name, tensor.content))
-        })
-        .collect();
+    let mut recording = Recording { tensors, tail, ..Recording::default() };
+    for (i, tensor) in recording.tensors.iter_mut().enumerate() {
+        if !used.contains(&TensorId(i)) {
+            tensor.content = TensorInit::Words(0);
+        }
+    }
     let mut bound = |ops: Vec<Chosen>| {
-        let bound = ops.into_iter().map(|(op, plan)| {
-            let bindings = op.bindings.iter().filter_map(|(name, t)| Some((*name, moved[t.0]?)));
-            recording.bound(op.label, plan, op.shape, &bindings.collect::<Vec<_>>())
-        });
+        let bound = ops.into_iter();
+        let bound = bound.map(|(op, plan)| recording.bound(op.label, plan, op.shape, &op.bindings));
         bound.collect::<Vec<_>>()
     };
     let ops = bound(ops);

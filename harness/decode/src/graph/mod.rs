@@ -19,7 +19,6 @@ use choose::Chooser;
 use lathe_device::error::{Error, Result};
 use lathe_device::plan::recording::{Recording, TensorId};
 use lathe_device::plan::run::Runs;
-use lathe_device::plan::select::Hint;
 use lathe_device::plan::target::kernel_named;
 use lathe_device::plan::tuned::Tuned;
 use lathe_model::Config;
@@ -154,10 +153,11 @@ pub fn build(
     let selected = chooser.selected;
     for (name, hint) in &options.hints {
         // A manifest may name variants for many models; a file is given to be run.
-        if matches!(hint, Hint::File(_)) && !selected.iter().any(|s| s.kernel == *name) {
+        if hint.path().is_some() && !selected.iter().any(|s| s.kernel == *name) {
             let used: BTreeSet<_> = selected.iter().map(|s| s.kernel.as_str()).collect();
             return Err(Error::Usage(format!(
-                "hint {name}={hint}: no operation of {} is a {name}; its are {}",
+                "hint {name}={}: no operation of {} is a {name}; its are {}",
+                hint.name(),
                 path.display(),
                 Vec::from_iter(used).join(", ")
             )));
@@ -167,15 +167,11 @@ pub fn build(
         let tensor = recording.tensors.iter().position(|tensor| tensor.name == name);
         TensorId(tensor.expect("operations of every step bind it"))
     };
-    let caches = caches.into_iter().enumerate().map(|(layer, cache)| {
-        let [k, v] = ["k", "v"].map(|part| named(&format!("l{layer}.{part}_cache")));
-        KvCache { k, v, ..cache }
-    });
     Ok(DecodeGraph {
         state: named("state"),
         tokens: named("tokens"),
         logits: named("logits"),
-        caches: caches.collect(),
+        caches,
         sampling: options.sampling,
         context: options.context,
         sequences: options.sequences,

@@ -19,7 +19,7 @@ use crate::gpu::{Bound, DeviceBuffer, Gpu, Pipeline, Pipelines, Policy};
 use crate::plan::PlannedStage;
 use crate::plan::memory::Memory;
 use crate::plan::recording::{Op, Part, Recording, Tensor, TensorId, TensorInit};
-use crate::plan::run::{self, Run};
+use crate::plan::run::Run;
 
 pub use op_timer::{OpTimer, TimedStep};
 
@@ -294,8 +294,8 @@ fn prepared(
     while let Some(op) = ops.get(index) {
         if let Some(run) = runs.next_if(|run| run.ops.start == index) {
             let bound = |name: &str| match run.bound(name) {
-                run::Bound::Tensor(tensor) => block(*tensor),
-                run::Bound::Stack(stack) => blocks[stack.tensors[0].0].binding_of(stack.bytes()),
+                one if !one.is_shared() => block(one.tensors[0]),
+                stack => blocks[stack.tensors[0].0].binding_of(stack.bytes()),
             };
             let (pipeline, groups) = (pipelines.of_run(gpu, run)?, [run.grid.groups, 1, 1]);
             dispatches.push(Dispatch::new(gpu, (index, op), pipeline, groups, &bound)?);

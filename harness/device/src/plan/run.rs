@@ -105,29 +105,21 @@ pub struct Run {
     /// Its code, without overrides. Equal kernels share it.
     pub code: Arc<Code>,
     /// Target of each variable.
-    pub bound: Vec<(String, Bound)>,
+    pub bound: Vec<(String, Stack)>,
     /// The counters of its grid barrier.
     pub arrivals: TensorId,
 }
 
-/// Target of a variable of a persistent kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// A tensor.
-    Tensor(TensorId),
-    /// One tensor per layer in one buffer: one of [`Recording::stacks`].
-    Stack(Stack),
-}
-
 impl Run {
     /// Target of a variable. Panics if it has none: every variable of a text is bound.
-    pub fn bound(&self, variable: &str) -> &Bound {
+    pub fn bound(&self, variable: &str) -> &Stack {
         let found = self.bound.iter().find(|(name, _)| name == variable);
         found.map_or_else(|| panic!("nothing bound to {variable}"), |(_, bound)| bound)
     }
 }
 
-/// Tensors of consecutive layers in one buffer, which a persistent kernel indexes by layer.
+/// A tensor, or tensors of consecutive layers in one buffer, which a persistent kernel indexes by
+/// layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
     /// The tensors in the order of the layers, all of one length.
@@ -140,6 +132,16 @@ pub struct Stack {
 const STACK_ALIGN: u64 = 256;
 
 impl Stack {
+    /// A tensor in a buffer of its own.
+    fn one(tensor: TensorId) -> Self {
+        Self { tensors: vec![tensor], stride: 0 }
+    }
+
+    /// Returns true if tensors share the buffer.
+    pub fn is_shared(&self) -> bool {
+        self.tensors.len() > 1
+    }
+
     /// A stack of tensors of `bytes` bytes each.
     fn new(tensors: Vec<TensorId>, bytes: u64) -> Self {
         Self { tensors, stride: padded(bytes).next_multiple_of(STACK_ALIGN) }
@@ -194,20 +196,25 @@ pub fn add_runs(
                 tracing::info!("{reader} makes what it reads of {made}, whose last stage is none");
             }
         }
-        let bound = names.into_iter().map(|(name, i)| (name, buffers[i].clone()));
-        let mut bound: Vec<_> = bound.collect();
-        recording.stacks.extend(buffers.into_iter().filter_map(|buffer| match buffer {
-            Bound::Stack(stack) => Some(stack),
-            Bound::Tensor(_) => None,
-        }));
         let arrivals = *arrivals.get_or_insert_with(|| {
             recording.tensor(arrivals_name(grid), TensorInit::Counter(phases::ARRIVAL_WORDS))
         });
-        bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(arrivals)));
+        let bound = bound(names, &buffers, arrivals);
+        recording.stacks.extend(buffers.into_iter().filter(Stack::is_shared));
         let phases = dispatches(recording, &ops);
         recording.runs.push(Run { ops, layers: count, phases, grid, code, bound, arrivals });
     }
     Ok(())
+}
+
+/// Target of each variable, given the numbers of their buffers.
+fn bound(
+    names: Vec<(String, usize)>,
+    buffers: &[Stack],
+    arrivals: TensorId,
+) -> Vec<(String, Stack)> {
+    let bound = names.into_iter().map(|(name, i)| (name, buffers[i].clone()));
+    bound.chain([(phases::ARRIVALS.to_owned(), Stack::one(arrivals))]).collect()
 }
 
 /// A step without one of its phases.
@@ -269,10 +276,7 @@ pub fn without_each_phase(
             // No rule of runs: nobody looks at what comes of it.
             let reflection = Reflection::of(&joined.text, "a run without one of its phases")?;
             // The layers are those of the recording, so its stacks have every tensor they name.
-            let bound =
-                joined.buffers.into_iter().map(|(name, i)| (name, layers.buffers[i].clone()));
-            run.bound = bound.collect();
-            run.bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(full.arrivals)));
+            run.bound = bound(joined.buffers, &layers.buffers, full.arrivals);
             run.code = Arc::new(Code::new(joined.text, Arc::new(reflection)));
         }
         left_out.push(LeftOut { ops, stage: key.2, recording: Arc::new(without) });
@@ -316,7 +320,7 @@ fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
 }
 
 /// A persistent kernel: its buffers, its variables with the numbers of their buffers, its text.
-type Found = (Vec<Bound>, Vec<(String, usize)>, Arc<Code>);
+type Found = (Vec<Stack>, Vec<(String, usize)>, Arc<Code>);
 
 /// The largest number of leading layers that fit one persistent kernel, and that kernel; none where
 /// a single layer is too much for the adapter.

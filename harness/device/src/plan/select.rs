@@ -2,14 +2,12 @@
 //! run.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::Path;
 
 use lathe_kernels::{Capabilities, Kernel, ReflectError, Shape};
 use lathe_record::record::FIRST_PREFERENCE;
 
 use crate::error::{Error, Result};
-use crate::plan::target::{kernel_named, variant_named};
+use crate::plan::target::{Target, kernel_named};
 use crate::plan::tuned::Tuned;
 use crate::plan::user::is_file;
 use crate::plan::{Plan, PlanError, Subject};
@@ -23,72 +21,37 @@ pub struct Selection {
     pub why: String,
 }
 
-/// Explicit choices by the kernel's name.
-pub type Hints = BTreeMap<String, Hint>;
+/// Explicit choices by the kernel's name: a variant, or a user's file, which every operation of a
+/// step then runs.
+pub type Hints = BTreeMap<String, Subject>;
 
-/// An explicit choice for one kernel.
-#[derive(Clone, Debug)]
-pub enum Hint {
-    /// A variant by its name.
-    Variant(String),
-    /// A user's file: every operation of a step runs the same text.
-    File(Subject),
-}
-
-impl From<&str> for Hint {
-    fn from(variant: &str) -> Self {
-        Hint::Variant(variant.to_owned())
-    }
-}
-
-impl fmt::Display for Hint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Hint::Variant(name) => f.write_str(name),
-            Hint::File(file) => f.write_str(&file.name()),
-        }
-    }
-}
-
-impl Hint {
-    /// Reads `KERNEL=VARIANT`, `KERNEL=FILE.wgsl` or `KERNEL/VARIANT=FILE.wgsl`. Without a variant
-    /// a file replaces the kernel's first.
-    ///
-    /// # Errors
-    /// The text has another form, names a kernel or a variant that does not exist, or the file
-    /// cannot be read, does not link or does not validate.
-    pub fn parse(text: &str) -> Result<(String, Self)> {
+/// Parses hints as given on the command line, one per kernel: `KERNEL=VARIANT`, `KERNEL=FILE.wgsl`
+/// or `KERNEL/VARIANT=FILE.wgsl`. Without a variant a file replaces the kernel's first.
+///
+/// # Errors
+/// A text has another form or names a kernel or a variant that does not exist; a file cannot be
+/// read, does not link or does not validate; or two hints are for one kernel.
+pub fn parse_hints(texts: &[String]) -> Result<Hints> {
+    let mut hints = Hints::new();
+    for text in texts {
         let usage = |reason: &str| Error::Usage(format!("hint {text}: {reason}"));
         let (left, right) = text.split_once('=').ok_or_else(|| {
             usage("expected KERNEL=VARIANT, KERNEL=FILE.wgsl or KERNEL/VARIANT=FILE.wgsl")
         })?;
         let (name, place) = left.split_once('/').map_or((left, None), |(k, v)| (k, Some(v)));
-        match place {
-            _ if is_file(right) => {
-                let kernel = kernel_named(name)?;
-                let first = || Ok(&kernel.variants[0]);
-                let place = place.map_or_else(first, |place| variant_named(kernel, place))?;
-                let file = Subject::compile(Path::new(right), kernel, place);
-                Ok((name.to_owned(), Hint::File(file.map_err(PlanError::into_usage)?)))
+        let kernel = kernel_named(name)?;
+        let hint = match place {
+            None => Target::side(kernel, right)?,
+            Some(place) if is_file(right) => Target::side(kernel, &format!("{place}={right}"))?,
+            Some(_) => {
+                return Err(usage("KERNEL/VARIANT takes the place of a variant with a FILE.wgsl"));
             }
-            None => Ok((name.to_owned(), right.into())),
-            Some(_) => Err(usage("KERNEL/VARIANT takes the place of a variant with a FILE.wgsl")),
+        };
+        if let Some(other) = hints.get(name) {
+            let (other, hint) = (other.name(), hint.name());
+            return Err(Error::Usage(format!("hints name {name} twice: {other} and {hint}")));
         }
-    }
-}
-
-/// Parses hints as given on the command line, one per kernel.
-///
-/// # Errors
-/// Same as [`Hint::parse`], and two hints for one kernel.
-pub fn parse_hints(texts: &[String]) -> Result<Hints> {
-    let mut hints = Hints::new();
-    for text in texts {
-        let (kernel, hint) = Hint::parse(text)?;
-        if let Some(other) = hints.get(&kernel) {
-            return Err(Error::Usage(format!("hints name {kernel} twice: {other} and {hint}")));
-        }
-        hints.insert(kernel, hint);
+        hints.insert(name.to_owned(), hint);
     }
     Ok(hints)
 }
@@ -96,34 +59,15 @@ pub fn parse_hints(texts: &[String]) -> Result<Hints> {
 /// The reason why no variant could be selected.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
-    /// The hint names no variant of this kernel.
-    #[error("hint {0}={1}: {2}")]
-    UnknownVariant(&'static str, String, Error),
-    /// The hinted variant cannot run here. It is never replaced by another.
-    #[error("hint {kernel}={hint} cannot hold for {shape}: {reason}")]
-    HintUnavailable {
-        /// Kernel.
-        kernel: &'static str,
-        /// The hint's variant.
-        hint: String,
-        /// The shape.
-        shape: String,
-        /// The reason.
-        reason: String,
-    },
+    /// The hinted variant cannot run this shape. It is never replaced by another.
+    #[error("{0}")]
+    HintUnavailable(String),
     /// The hinted file does not fit the kernel; the message begins with the file.
     #[error(transparent)]
     File(ReflectError),
-    /// No variant can run.
-    #[error("no variant of {kernel} can run {shape}: {reasons}")]
-    Nothing {
-        /// Kernel.
-        kernel: &'static str,
-        /// The shape.
-        shape: String,
-        /// Each variant's reason.
-        reasons: String,
-    },
+    /// No variant can run this shape.
+    #[error("{0}")]
+    Nothing(String),
 }
 
 /// Selects a variant. An explicit choice always wins or fails with an error; then comes the choice
@@ -164,40 +108,30 @@ pub fn select(
             }
         }
     }
-    Err(SelectError::Nothing {
-        kernel: kernel.name,
-        shape: shape.show(kernel.params),
-        reasons: passed_over.join("; "),
-    })
+    let (name, shape, reasons) = (kernel.name, shape.show(kernel.params), passed_over.join("; "));
+    Err(SelectError::Nothing(format!("no variant of {name} can run {shape}: {reasons}")))
 }
 
 fn hinted(
     kernel: &'static Kernel,
     shape: &Shape,
     caps: &Capabilities,
-    hint: &Hint,
+    hint: &Subject,
 ) -> Result<Selection, SelectError> {
-    let (plan, why) = match hint {
-        Hint::Variant(name) => {
-            let variant = variant_named(kernel, name)
-                .map_err(|e| SelectError::UnknownVariant(kernel.name, name.clone(), e))?;
-            (Plan::of(kernel, variant, shape, caps), "explicit hint".to_owned())
-        }
-        Hint::File(file) => {
-            let place = file.variant.name;
-            let why = format!("explicit hint, in the place of {}/{place}", kernel.name);
-            (file.plan_of_step(shape, caps), why)
-        }
-    };
-    let reason = match (plan, hint) {
+    let mut why = "explicit hint".to_owned();
+    if hint.path().is_some() {
+        why += &format!(", in the place of {}/{}", kernel.name, hint.variant.name);
+    }
+    let reason = match hint.plan_of_step(shape, caps) {
         // Its weights and caches are other operations' too.
-        (Ok(plan), _) if plan.is_laid_out() => {
+        Ok(plan) if plan.is_laid_out() => {
             "its mapping lays weights or caches out, which whole steps do not".to_owned()
         }
-        (Ok(plan), _) => return Ok(Selection { plan, why }),
-        (Err(PlanError::Reflect(e)), Hint::File(_)) => return Err(SelectError::File(e)),
-        (Err(e), _) => e.to_string(),
+        Ok(plan) => return Ok(Selection { plan, why }),
+        Err(PlanError::Reflect(e)) if hint.path().is_some() => return Err(SelectError::File(e)),
+        Err(e) => e.to_string(),
     };
-    let (hint, shape) = (hint.to_string(), shape.show(kernel.params));
-    Err(SelectError::HintUnavailable { kernel: kernel.name, hint, shape, reason })
+    let (name, hint, shape) = (kernel.name, hint.name(), shape.show(kernel.params));
+    let why = format!("hint {name}={hint} cannot hold for {shape}: {reason}");
+    Err(SelectError::HintUnavailable(why))
 }

@@ -96,7 +96,7 @@ pub fn kernel_named(name: &str) -> Result<&'static Kernel> {
 }
 
 /// The kernel's variant of this name.
-pub fn variant_named(kernel: &'static Kernel, name: &str) -> Result<&'static KernelVariant> {
+fn variant_named(kernel: &'static Kernel, name: &str) -> Result<&'static KernelVariant> {
     kernel.variant(name).ok_or_else(|| {
         let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
         let meant = meant(name, &known);

@@ -261,7 +261,7 @@ impl Tuned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::select::{Hints, select};
+    use crate::plan::select::{Hints, parse_hints, select};
 
     fn gemv() -> (&'static Kernel, Shape) {
         let kernel = lathe_kernels::kernel("gemv").expect("gemv");
@@ -308,7 +308,7 @@ mod tests {
         let (variant, lanes, why) = chosen(&known, &none);
         assert_eq!((variant.as_str(), lanes), ("workgroup", Some(16.0)));
         assert!(why.contains("tuned"));
-        let hint = Hints::from([("gemv".to_owned(), "naive".into())]);
+        let hint = parse_hints(&["gemv=naive".into()]).expect("a hint");
         assert_eq!(chosen(&known, &hint).0, "naive");
         entry.source = "another".into();
         let (_, lanes, why) = chosen(&tuned(entry), &none);

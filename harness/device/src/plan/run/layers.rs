@@ -7,7 +7,7 @@ use std::ops::Range;
 use lathe_kernels::phases::{self, Code, Grid, Joined, Phase, Place, Stacked};
 use lathe_kernels::{Capabilities, ReflectError};
 
-use super::{Bound, Stack};
+use super::Stack;
 use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
 
 /// Maximum number of alternatives (ways) of a place: the code of each is part of the kernel.
@@ -37,7 +37,7 @@ pub(super) struct Layers<'a> {
     layers: usize,
     /// The operation and the index of its dispatch, by layer and place.
     stages: Vec<Vec<(usize, usize)>>,
-    pub(super) buffers: Vec<Bound>,
+    pub(super) buffers: Vec<Stack>,
 }
 
 impl<'a> Layers<'a> {
@@ -130,7 +130,7 @@ impl<'a> Layers<'a> {
             let is_one = ways.iter().filter(|way| has(way)).all(|way| of_way(way).is_some());
             match stack {
                 Some(Ok(stack)) => {
-                    let number = self.number(Bound::Stack(stack));
+                    let number = self.number(stack);
                     for way in ways.iter_mut().filter(|way| has(way)) {
                         way.buffers.insert(name, (number, all[0].0));
                     }
@@ -141,7 +141,7 @@ impl<'a> Layers<'a> {
                 _ => {
                     for way in &mut ways {
                         let Some(tensor) = of_way(way) else { continue };
-                        let number = self.number(Bound::Tensor(tensor));
+                        let number = self.number(Stack::one(tensor));
                         way.buffers.insert(name, (number, 0));
                     }
                 }
@@ -152,7 +152,7 @@ impl<'a> Layers<'a> {
     }
 
     /// The number of a buffer.
-    fn number(&mut self, buffer: Bound) -> usize {
+    fn number(&mut self, buffer: Stack) -> usize {
         self.buffers.iter().position(|own| *own == buffer).unwrap_or_else(|| {
             self.buffers.push(buffer);
             self.buffers.len() - 1
@@ -162,11 +162,8 @@ impl<'a> Layers<'a> {
     /// Fails if a tensor is in two buffers.
     fn check_apart(&self, recording: &Recording) -> Result<(), String> {
         let mut seen = HashSet::new();
-        let all = self.buffers.iter().flat_map(|buffer| match buffer {
-            Bound::Tensor(tensor) => std::slice::from_ref(tensor),
-            Bound::Stack(stack) => &stack.tensors,
-        });
-        match all.into_iter().find(|tensor| !seen.insert(**tensor)) {
+        let mut all = self.buffers.iter().flat_map(|buffer| &buffer.tensors);
+        match all.find(|tensor| !seen.insert(**tensor)) {
             Some(tensor) => {
                 let name = &recording.tensors[tensor.0].name;
                 Err(format!("{name} would have to lie in two buffers"))
@@ -227,7 +224,8 @@ impl<'a> Layers<'a> {
         let of = way.buffers.iter().filter(|(variable, _)| variable.is_before == is_before);
         for (variable, &(number, first)) in of {
             buffers.insert(variable.name, number);
-            if let Bound::Stack(stack) = &self.buffers[number] {
+            let stack = &self.buffers[number];
+            if stack.is_shared() {
                 stacked.insert(variable.name, Stacked { first, stride: stack.stride });
             }
         }
