@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lathe_kernels::Problem;
 use lathe_record::paired::{self, Block, Comparison, Options, Order};
-use lathe_record::record::{AbSide, Canary, Flag};
+use lathe_record::record::{AbSide, BenchCase, Canary, Flag};
 use lathe_record::rng::Rng;
 
 use super::bench::{Bench, BenchOptions, Temperature};
@@ -152,11 +152,11 @@ pub fn subjects(
     Ok(Report { outcome, sides, mixed })
 }
 
-/// Compares two plans over the same memory, cold, in microseconds per invocation. Each side has
-/// pipelines of its own, even where both are the same code, and a coin decides which is compiled and
-/// laid out first. Both sides run equally many invocations per sample over the same copies in the
-/// same order, which begin where those of the previous block ended. The overhead of a sample and the
-/// copies it finds in the cache are then the same for both. The results of both are judged.
+/// Compares two plans over the same memory, cold, in microseconds per invocation, and judges the
+/// results of both. Each side has pipelines of its own, even where both are the same code, and a
+/// coin decides which is compiled and laid out first. Both sides run equally many invocations per
+/// sample over the same copies in the same order, which begin where those of the previous block
+/// ended. The overhead of a sample and the copies it finds in the cache are then the same for both.
 pub(super) fn plans_against(
     gpu: &Arc<Gpu>,
     [a, b]: [Plan; 2],
@@ -183,7 +183,8 @@ pub(super) fn plans_against(
     let judged = |side: &mut Bench| -> Result<AbSide> {
         side.time_from(u64::from(Rng::fresh().below(1 << 20)), count)?;
         let nmse = side.judge_left(Temperature::Cold)?;
-        Ok(side.side(nmse))
+        let BenchCase { source, wgsl, nmse_bound, .. } = side.entry();
+        Ok(AbSide { source, wgsl, nmse, nmse_bound })
     };
     Ok((outcome, [judged(a)?, judged(b)?]))
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lathe_record::record::{AbSide, Clock, Timing};
+use lathe_record::record::{BenchCase, Timing};
 use lathe_record::rng::Rng;
 use lathe_record::steady::steady;
 
@@ -192,30 +192,25 @@ impl Bench {
         &self.case.recording.ops[0].plan
     }
 
-    /// This side's entry in an A/B record.
-    pub fn side(&self, nmse: f64) -> AbSide {
-        let plan = self.plan();
-        AbSide {
+    /// The entry in a record, without times.
+    pub fn entry(&self) -> BenchCase {
+        let (plan, problem) = (self.plan(), self.case.problem());
+        let (kernel, cost) = (plan.kernel, plan.kernel.cost(problem));
+        BenchCase {
+            kernel: kernel.name.into(),
+            variant: plan.variant.clone(),
+            shape: kernel.show(problem),
             source: plan.fingerprint(),
             wgsl: plan.users_text(),
-            nmse,
-            nmse_bound: plan.tolerance(self.case.problem()).nmse,
+            tuned: if plan.is_tuned { plan.code.constants.clone() } else { Default::default() },
+            bytes: cost.bytes,
+            flops: cost.flops,
+            rotated_bytes: self.ring.bytes,
+            nmse_bound: plan.tolerance(problem).nmse,
+            seed_a_sample: self.case.seeds().is_some(),
+            clock: self.span.clock(),
+            ..BenchCase::default()
         }
-    }
-
-    /// Returns true if each sample draws tokens by a seed of its own.
-    pub fn draws_anew(&self) -> bool {
-        self.case.seeds().is_some()
-    }
-
-    /// The clock that times come from.
-    pub fn clock(&self) -> Clock {
-        self.span.clock()
-    }
-
-    /// Total bytes of the rotated copies.
-    pub fn rotated_bytes(&self) -> u64 {
-        self.ring.bytes
     }
 
     /// The turn of the invocation after `count` more.

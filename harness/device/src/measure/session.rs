@@ -1,11 +1,10 @@
 //! A run of `lathe bench`: its cases, and the state that they share.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lathe_kernels::Problem;
-use lathe_record::record::{self, AbSide, BenchCase, Clock, Environment, Flag};
+use lathe_record::record::{self, BenchCase, Clock, Environment, Flag};
 
 use super::bench::{Bench, BenchOptions, Temperature};
 use super::ceilings::Copier;
@@ -218,27 +217,24 @@ impl Session {
         let (cold, error) = bench.sample(&options, Temperature::Cold)?;
         let (warm, other) = bench.sample(&options, Temperature::Warm)?;
         let drifted = self.canary()?;
-        let AbSide { source, wgsl, nmse, nmse_bound } = bench.side(error.max(other));
-        let plan = bench.plan();
-        let (kernel, variant) = (plan.kernel, plan.variant.clone());
-        let cost = kernel.cost(problem);
-        let gb_s = cost.bytes / cold.median_us / 1e3;
+        let (plan, case) = (bench.plan(), bench.entry());
+        let gb_s = case.bytes / cold.median_us / 1e3;
         // Warm times take no less arithmetic.
         let fastest_us = cold.median_us.min(warm.median_us);
         let limits = &self.begun;
         let most = limits.copy_gb_s.unwrap_or(0.0).max(limits.read_gb_s.unwrap_or(0.0));
         let impossible = |what: String| {
-            let text = kernel.show(problem);
-            Err(Error::CheckFailed(format!("{}/{variant} {text}: {what}", kernel.name)))
+            let BenchCase { kernel, variant, shape, .. } = &case;
+            Err(Error::CheckFailed(format!("{kernel}/{variant} {shape}: {what}")))
         };
         if gb_s > ABOVE_MEASURED * most && !gpu.adapter.software {
             return impossible(format!(
                 "{gb_s:.0} GB/s cold lies above 102 % of the measured bandwidth of {most:.0} GB/s; \
                  {} rotated bytes did not leave the cache, or the kernel's byte count is wrong",
-                bench.rotated_bytes()
+                case.rotated_bytes
             ));
         }
-        let top_s = cost.flops / fastest_us / 1e6;
+        let top_s = case.flops / fastest_us / 1e6;
         let most_top_s = limits.ceilings.map_or(f64::INFINITY, |c| c.arithmetic_top_s());
         if top_s > ABOVE_MEASURED * most_top_s {
             return impossible(format!(
@@ -254,33 +250,16 @@ impl Session {
             (timings.iter().any(|t| t.noise > options.noise), Flag::TimedOut),
             (timings.iter().any(|t| t.throttled > t.samples_us.len()), Flag::Throttled),
             ((gb_s > most || top_s > most_top_s) && !gpu.adapter.software, Flag::AboveCeiling),
-            (bench.clock() == Clock::Wall, Flag::WallClock),
+            (case.clock == Clock::Wall, Flag::WallClock),
             // A user's file keeps them where built-in variants run without.
             (gpu.checks == Checks::Files && !plan.built_in, Flag::RuntimeChecksOn),
             (plan.foreign.tolerated.is_some(), Flag::OwnTolerance),
-            (bench.rotated_bytes() < 2 * limits.cache_bytes.unwrap_or(0), Flag::NotCold),
+            (case.rotated_bytes < 2 * limits.cache_bytes.unwrap_or(0), Flag::NotCold),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
-        let case = BenchCase {
-            kernel: kernel.name.into(),
-            variant,
-            shape: kernel.show(problem),
-            source,
-            wgsl,
-            tuned: if plan.is_tuned { plan.code.constants.clone() } else { BTreeMap::new() },
-            cold,
-            warm,
-            bytes: cost.bytes,
-            flops: cost.flops,
-            rotated_bytes: bench.rotated_bytes(),
-            nmse,
-            nmse_bound,
-            canary: self.canaries.last(),
-            seed_a_sample: bench.draws_anew(),
-            clock: bench.clock(),
-            flags: flags.collect(),
-            ..BenchCase::default()
-        };
+        let flags = flags.collect();
+        let (nmse, canary) = (error.max(other), self.canaries.last());
+        let case = BenchCase { cold, warm, nmse, canary, flags, ..case };
         Ok(case.settled(limits.copy_gb_s))
     }
 }
