@@ -1,6 +1,5 @@
 //! Kernels that cheat, each caught by the command that has to see it; the same kernel without the
 //! cheat passes. Faults that one invocation alone gives away are in `checker`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

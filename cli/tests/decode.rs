@@ -1,7 +1,6 @@
 //! Whole models: a matrix of goldens, caches and contexts, each row with the logits of
 //! transformers (see goldens/) on every path; executors compared with each other; and the state
 //! that must not survive a run.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

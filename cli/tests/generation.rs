@@ -1,6 +1,5 @@
 //! Timed generations: trials that must fail if something differs from the verified run. The commands
 //! `bench decode` and `suite` are scripts.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,6 +1,5 @@
 //! Every kernel and variant against its reference: the fixed cases, then random shapes at the
 //! edges of tiles. A failure prints the command that repeats it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{Checks, Gpu, Pipelines, Policy};
@@ -86,20 +85,26 @@ macro_rules! matches_reference {
 
 lathe_kernels::for_each_operation!(matches_reference);
 
+/// Plenty of everything but matrices.
+fn large() -> Capabilities {
+    Capabilities {
+        binding_bytes: 2 << 30,
+        subgroup: Some((32, 32)),
+        f16: true,
+        workgroup_memory: 48 << 10,
+        invocations: 1024,
+        ..Capabilities::minimal()
+    }
+}
+
 /// `naive` is the first rung: 30 and more times slower. Decoding must select another variant for a
 /// benchmarked shape, on an adapter with the least capabilities as on one with plenty.
 #[test]
 fn no_benchmarked_shape_falls_to_naive() {
-    let least = Capabilities { binding_bytes: 2 << 30, ..Capabilities::minimal() };
-    let software = Capabilities {
-        subgroup: Some((8, 8)),
-        f16: true,
-        workgroup_memory: 32 << 10,
-        invocations: 1024,
-        ..least.clone()
-    };
-    let large =
-        Capabilities { subgroup: Some((32, 32)), workgroup_memory: 48 << 10, ..software.clone() };
+    let (least, large) =
+        (Capabilities { binding_bytes: 2 << 30, ..Capabilities::minimal() }, large());
+    let software =
+        Capabilities { subgroup: Some((8, 8)), workgroup_memory: 32 << 10, ..large.clone() };
     for kernel in kernels().iter().filter(|k| k.variants.len() > 1) {
         for problem in kernel.bench() {
             for caps in [&least, &software, &large] {
@@ -121,15 +126,7 @@ fn no_benchmarked_shape_falls_to_naive() {
 fn every_variant_is_benchmarked_somewhere() {
     let (inputs, sums) = (MatrixScalar::F16, MatrixScalar::F32);
     let matrix = |m| CooperativeMatrix { m, n: m, k: m, inputs, sums };
-    let large = Capabilities {
-        binding_bytes: 2 << 30,
-        subgroup: Some((32, 32)),
-        f16: true,
-        workgroup_memory: 48 << 10,
-        invocations: 1024,
-        cooperative_matrices: vec![matrix(16), matrix(8)],
-        ..Capabilities::minimal()
-    };
+    let large = Capabilities { cooperative_matrices: vec![matrix(16), matrix(8)], ..large() };
     let mut never = Vec::new();
     for kernel in kernels() {
         let problems = kernel.bench();

@@ -1,6 +1,5 @@
 //! Measuring commands whose outputs are judged together: winners and what is stored, the sums
 //! of a profile, rates, and files that are saved again. Others are scripts.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! Device memory: an executor allocates the predicted bytes, staging is bounded, and a model that
 //! does not fit is refused with both numbers.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use lathe_harness::decode::{Chunks, DecodeOptions, Model};

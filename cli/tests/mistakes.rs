@@ -1,7 +1,6 @@
 //! Mistakes of users and their files end in a message and an exit code: those that no script can
 //! tell.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -39,25 +38,4 @@ fn names_that_are_no_text_and_names_that_move_the_cursor_are_shown() {
     }
     let errors = ended(&lathe_in(&folder, &["inspect", "\x1b[31mnone.gguf"]), 5);
     assert!(!errors.contains('\x1b'), "{errors:?}");
-}
-
-#[test]
-fn a_stale_choice_is_said_once_and_left_out() {
-    let Some(gpu) = common::gpu() else { return };
-    let folder = Folder::new();
-    let kernel = lathe_kernels::kernel("gemv").unwrap();
-    let shape = kernel.key(&common::problem(kernel, "ROWS=64,K=64").shape);
-    let place = gpu.place();
-    let store = serde_json::json!({ "schema_version": 1, "entries": [{
-        "adapter": place.adapter.name, "driver": place.adapter.driver, "wgpu": place.wgpu,
-        "runtime_checks": place.runtime_checks, "kernel": "gemv", "shape": shape,
-        "variant": "subgroup_multicol", "constants": { "ROWS_PER_WG": 0.0, "WG": 0.0 },
-        "source": "0", "ratio": { "median": 0.5, "low": 0.4, "high": 0.6 },
-        "incumbent": "naive", "date": "",
-    }]});
-    let path = folder.write("tuned.json", store.to_string());
-    let args = ["bench", "gemv", "--selected", "--shape", &shape];
-    let output = command_in(&folder, &args).env("LATHE_TUNED", &path).output().unwrap();
-    let errors = ended(&output, 0);
-    assert_eq!(errors.matches("tuned entry is stale, ignored").count(), 1, "{errors}");
 }

@@ -1,6 +1,5 @@
 //! Perplexity: negative log-likelihoods against transformers' logits (see goldens/), and divergence
 //! against a plain second computation. The command is a script.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lathe_harness::decode::perplexity::{self, Scores, Text};
 use lathe_harness::decode::{Chunks, DecodeGraph, DecodeOptions, Decoder, Prompts, Script};

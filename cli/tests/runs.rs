@@ -1,6 +1,5 @@
 //! Layers that are one dispatch: built-in phases keep the rule of waits in every shape that models
 //! have, a step whose waits give up is replaced, and long texts stay the same.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;
 use std::collections::HashSet;

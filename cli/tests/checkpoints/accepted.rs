@@ -1,10 +1,8 @@
 //! Accepted checkpoints, and the results of reading them.
 
 use std::fs;
-use std::sync::Arc;
 
 use lathe_harness::decode::{DecodeOptions, Decoder, Model, Script};
-use lathe_harness::execute::CpuExecutor;
 use lathe_harness::model::{GgmlType, ModelFile, describe};
 use serde_json::{Value, json};
 
@@ -142,14 +140,15 @@ fn tokens_come_from_the_generation_config_first() {
     assert_eq!(config.end_tokens, [7, 1, 9]);
 }
 
-/// The second of three end tokens, wherever it is chosen: by a whole run, step by step, by the
-/// command, by a session on a device.
+/// The second of three end tokens, wherever it is chosen: by a whole run, step by step, by a
+/// session on a device.
 #[test]
 fn any_of_several_end_tokens_ends_a_text() {
-    let Golden { prompt, greedy, .. } = Golden::load("llama-tiny-f16");
+    let golden = Golden::load("llama-tiny-f16");
+    let greedy = &golden.greedy;
     let end = greedy[7];
     assert_eq!(greedy.iter().position(|t| *t == end), Some(7), "its first time");
-    let (until, n) = (&greedy[..8], greedy.len());
+    let until = &greedy[..8];
     let folder = Parts::golden("llama-tiny-f16").write();
     let ends = json!({"eos_token_id": [300, end, 301]});
     folder.put("generation_config.json", ends.to_string().as_bytes());
@@ -158,39 +157,23 @@ fn any_of_several_end_tokens_ends_a_text() {
 
     let options = DecodeOptions { context: 64, store: None, ..DecodeOptions::default() };
     let graph = model.graph(None, &options).unwrap();
-    let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-    let run = Script {
-        prompt: prompt.clone(),
-        generate: n,
-        steps_per_submit: Some(3),
-        stop_at: model.config.end_tokens.clone(),
-        ..Script::default()
-    };
+    let mut executor = common::on_cpu(&graph);
+    let run = Script { stop_at: model.config.end_tokens.clone(), ..golden.free(3) };
     let mut heard = Vec::new();
     let mut decoder = Decoder::new(&graph, &mut executor);
     let whole = decoder.run(&run, &mut |t| heard.push(t)).unwrap();
     assert_eq!((&whole.generated[..], &heard[..]), (until, until));
     let observed = decoder.observe(&run, &mut |_| Ok(())).unwrap();
     assert_eq!(observed.generated, until);
-    let on = Script { stop_at: Vec::new(), ..run };
-    let on = decoder.run(&on, &mut |_| {}).unwrap();
-    assert_eq!(on.generated, greedy, "without end tokens it goes on");
-
-    let ids: Vec<_> = prompt.iter().map(ToString::to_string).collect();
-    let (count, ids, path) = (n.to_string(), ids.join(","), folder.path().display().to_string());
-    let decode = ["decode", "--model", &path, "--prompt-tokens", &ids, "-n", &count];
-    let generated = |more: &[&str]| -> Vec<u32> {
-        let decode = [&decode[..], &["--executor", "cpu", "--json"], more].concat();
-        let report = common::document(&common::lathe(&decode));
-        serde_json::from_value(report["generated"].clone()).unwrap()
-    };
-    assert_eq!(generated(&[]), until);
-    assert_eq!(generated(&["--verify"]), until);
-    assert_eq!(generated(&["--ignore-eos"]), greedy);
+    let on = decoder.run(&golden.free(3), &mut |_| {}).unwrap();
+    assert_eq!(on.generated, *greedy, "without end tokens it goes on");
 
     let Some(gpu) = common::own_gpu() else { return };
     let mut session = model.session(&gpu, options).unwrap();
-    assert_eq!(session.generate(&prompt[..], n, |_| {}).unwrap().generated, until);
+    assert_eq!(
+        session.generate(&golden.prompt[..], greedy.len(), |_| {}).unwrap().generated,
+        until
+    );
 }
 
 /// Hugging Face's own cache: snapshots of links to blobs.

@@ -5,7 +5,7 @@ use lathe_harness::model::gguf::writer::GgufWriter;
 use lathe_harness::model::{Config, GgmlType, Gguf};
 
 use crate::common::escaped;
-use crate::gguf::{Parts, float, int, long, switch, text};
+use crate::gguf::Parts;
 
 const ARCHITECTURES: [&str; 3] = ["llama", "gemma3", "qwen3"];
 
@@ -136,14 +136,14 @@ fn every_missing_tensor_and_every_wrong_dimension_is_named() {
 #[test]
 fn neutral_values_are_no_obstacle() {
     let model = Parts::smallest("gemma3")
-        .set("split.count", int(1))
-        .set(".final_logit_softcapping", float(0.0))
-        .set(".rope.scaling.type", text("linear"))
-        .set(".rope.scaling.factor", float(1.0))
-        .set(".expert_count", int(0))
-        .set(".attention.sliding_window_pattern", int(6))
-        .set(".attention.causal", switch(true))
-        .set(".rope.freq_base_swa", float(20_000.0))
+        .set("split.count", "u32 1")
+        .set(".final_logit_softcapping", "f32 0.0")
+        .set(".rope.scaling.type", "str linear")
+        .set(".rope.scaling.factor", "f32 1.0")
+        .set(".expert_count", "u32 0")
+        .set(".attention.sliding_window_pattern", "u32 6")
+        .set(".attention.causal", "bool true")
+        .set(".rope.freq_base_swa", "f32 20000.0")
         .tensor("output.weight", &[8, 6]);
     let config = config(&model.bytes()).unwrap();
     assert!(!config.tied_head);
@@ -166,7 +166,7 @@ fn keys_that_files_leave_out_have_defaults() {
         .unset(".rope.freq_base")
         .unset("tokenizer.ggml.tokens")
         .unset("tokenizer.ggml.bos_token_id")
-        .set(".block_count", long(1))
+        .set(".block_count", "u64 1")
         .tensor("blk.0.attn_k.weight", &[8, 8])
         .tensor("blk.0.attn_v.weight", &[8, 8]);
     let config = config(&model.bytes()).unwrap();
@@ -179,7 +179,7 @@ fn keys_that_files_leave_out_have_defaults() {
 pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     let models = ARCHITECTURES.map(|arch| (format!("model {arch}"), Parts::smallest(arch)));
     let llama = || Parts::smallest("llama");
-    let nan = llama().set(".attention.layer_norm_rms_epsilon", float(f32::NAN));
+    let nan = llama().set(".attention.layer_norm_rms_epsilon", "f32 NaN");
     let refused = [
         ("bias of attention".to_owned(), llama().tensor("blk.0.attn_q.bias", &[8])),
         ("epsilon NaN".to_owned(), nan),

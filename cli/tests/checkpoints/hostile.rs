@@ -5,7 +5,6 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::common;
 use crate::folder::{Folder, Parts, raw};
 use crate::table::{INDEX, refusal};
 
@@ -97,24 +96,4 @@ fn folders_and_links_are_no_files() {
         folder.index(&index);
         refused(&folder, &["index.json: key `weight_map.model.norm.weight`", says]);
     }
-}
-
-#[test]
-fn the_command_exits_with_five() {
-    let folder = parts().write();
-    folder.put("config.json", br#"{"model_type": "llama", "hidden_size": 0}"#);
-    let path = folder.path();
-    let out = folder.outside().join("out.gguf");
-    let path = path.to_str().unwrap();
-    for arguments in [
-        vec!["inspect", path],
-        vec!["decode", "--model", path, "--prompt-tokens", "1", "--executor", "cpu"],
-        vec!["quantize", path, "--type", "q8_0", "-o", out.to_str().unwrap()],
-    ] {
-        let output = common::lathe(&arguments);
-        let stderr = common::stderr(&output);
-        assert_eq!(common::code(&output), 5, "{arguments:?}: {stderr}");
-        assert!(stderr.contains("config.json: key `"), "{stderr}");
-    }
-    assert!(!out.exists());
 }

@@ -6,6 +6,8 @@
 //! == folder GOLDEN       a golden's folder: its `config.json`, tensors and files
 //! == shards GOLDEN       the same in three shards: pointers are those of the index
 //! == entry GOLDEN        the same: a row is an entry of the header
+//! == tokenizer GOLDEN    its `tokenizer.json`
+//! == export GOLDEN       a folder with a `tokenizer.json`, as `quantize` reads it
 //! CHANGE; CHANGE ? WORDS && WORDS
 //! KEY = TYPE VALUE       metadata of a GGUF file
 //! /POINTER in [JSON, …]  values of a JSON file, each a case of its own
@@ -19,12 +21,16 @@
 //! one.
 
 use lathe_harness::decode::Model;
+use lathe_harness::model::export::ExportSpec;
+use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_harness::model::{Config, Gguf};
+use lathe_kernels::Format;
 use serde_json::Value;
 
-use crate::common::escaped;
+use crate::common::{self, escaped};
 use crate::folder::{Folder, Parts, Stored, raw};
-use crate::gguf::{self, Meta, find_name};
+use crate::gguf::{self, find_name};
+use crate::quantize::{export, spec, tokenizer_json};
 
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
@@ -43,6 +49,7 @@ fn broken_models_are_refused_by_file_offset_key_or_tensor() {
             for value in serde_json::from_str::<Vec<Value>>(values).unwrap() {
                 let (begins, message) = match section {
                     ("gguf", arch) => of_gguf(arch, changes, words[0]),
+                    (kind @ ("export" | "tokenizer"), _) => of_tokenizer(kind, changes, &value),
                     (kind, golden) => of_folder(kind, golden, changes, &value),
                 };
                 let rest = message.strip_prefix(&begins);
@@ -71,7 +78,7 @@ fn of_gguf(arch: &str, changes: &str, words: &str) -> (String, String) {
                 (model.tensor(name, &dims), format!("tensor `{name}`: "))
             }
             _ => {
-                let model = model.set(verb, meta(rest.strip_prefix("= ").unwrap()));
+                let model = model.set(verb, rest.strip_prefix("= ").unwrap());
                 let (key, bytes) = (model.full(verb), model.bytes());
                 (model, format!("byte {}, metadata `{key}`: ", find_name(&bytes, &key)))
             }
@@ -83,21 +90,6 @@ fn of_gguf(arch: &str, changes: &str, words: &str) -> (String, String) {
     let is_whole = ["byte ", "metadata ", "tensor "].iter().any(|site| words.starts_with(site));
     let site = if is_whole { String::new() } else { site };
     (site, refused.unwrap_or_else(|error| error.to_string()))
-}
-
-/// A metadata value: `TYPE VALUE`.
-fn meta(text: &str) -> Meta {
-    let (ty, value) = text.split_once(' ').unwrap();
-    match ty {
-        "u32" => gguf::int(value.parse().unwrap()),
-        "u64" => gguf::long(value.parse().unwrap()),
-        "f32" => gguf::float(value.parse().unwrap()),
-        "bool" => gguf::switch(value.parse().unwrap()),
-        "str" => gguf::text(value),
-        "strs" => gguf::texts(&serde_json::from_str::<Vec<&str>>(value).unwrap()),
-        "i32s" => gguf::ints(&serde_json::from_str::<Vec<i32>>(value).unwrap()),
-        _ => panic!("{text}: no such type"),
-    }
 }
 
 /// The beginning of the message that refuses a folder, where the change has one, and the message.
@@ -160,11 +152,38 @@ fn of_folder(kind: &str, golden: &str, change: &str, value: &Value) -> (String, 
 /// Sets or removes a value.
 fn set(document: &mut Value, pointer: &str, value: Option<&Value>) {
     let (object, key) = pointer.rsplit_once('/').unwrap();
-    let object = document.pointer_mut(object).unwrap().as_object_mut().unwrap();
-    match value {
-        Some(value) => object.insert(key.to_owned(), value.clone()),
-        None => object.remove(key),
+    match (document.pointer_mut(object).unwrap(), value) {
+        (Value::Array(list), Some(value)) => list[key.parse::<usize>().unwrap()] = value.clone(),
+        (object, Some(value)) => object[key] = value.clone(),
+        (object, None) => drop(object.as_object_mut().unwrap().remove(key)),
+    }
+}
+
+/// The message that refuses a `tokenizer.json`, where it is read or has to go along.
+fn of_tokenizer(kind: &str, change: &str, value: &Value) -> (String, String) {
+    let folder = Parts::golden("qwen3-tiny-bf16").write();
+    let mut tokenizer = match kind {
+        "export" => tokenizer_json(),
+        _ => {
+            let trained = std::fs::read(common::golden("rusty/tokenizer.json")).unwrap();
+            serde_json::from_slice(&trained).unwrap()
+        }
     };
+    if let Some((file, text)) = change.split_once(" := ") {
+        folder.put(file, &escaped(text));
+    } else {
+        set(&mut tokenizer, change, Some(value));
+        folder.put("tokenizer.json", tokenizer.to_string().as_bytes());
+    }
+    let (path, out) = (folder.join("tokenizer.json"), folder.outside().join("out.gguf"));
+    let refused = if kind == "export" {
+        let spec = ExportSpec { without_tokenizer: false, ..spec(Format::Q8_0) };
+        export(&folder.path(), &out, &spec).map(drop).map_err(|error| error.to_string())
+    } else {
+        Tokenizer::open(path).map(drop).map_err(|error| error.to_string())
+    };
+    assert!(!out.exists(), "{change}");
+    (String::new(), refused.err().unwrap_or_default())
 }
 
 /// The message with which a folder is refused as a bad model, or nothing.
