@@ -635,22 +635,6 @@ fn runs_that_cannot_be_are_refused() {
     }
 }
 
-#[test]
-fn hints_win_or_fail_loudly() {
-    let model = common::model("llama-tiny-f16");
-    let built = |kernel: &str, variant: &str| {
-        let hints = hinted(kernel, variant);
-        let way = DecodeOptions { kv: KvFormat::F32, hints, ..DecodeOptions::of_step(8) };
-        model.graph_for(&Capabilities::minimal(), &way).map_err(|e| e.to_string())
-    };
-    assert!(built("gemv", "naive").is_ok());
-    // The adapter has no subgroups: the choice fails, it is not replaced.
-    let error = built("gemv", "subgroup").unwrap_err();
-    assert!(error.contains("gemv=subgroup") && error.contains("subgroup operations"), "{error}");
-    assert!(built("gemv", "fastest").unwrap_err().contains("no variant `fastest`"));
-    assert!(built("gemm", "naive").unwrap_err().contains("gemm"));
-}
-
 /// Whatever the kernel would prefer for a decode, a cache format or a size: a named variant runs.
 #[test]
 fn an_explicit_attention_variant_wins_for_every_cache_and_context() {
