@@ -48,7 +48,7 @@ const APART: f64 = 6.0;
 const Z95: f64 = 1.96;
 
 /// One case of both sides.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GateCase {
     /// Name of the case ([`Row::key`]).
     pub key: String,
@@ -247,12 +247,10 @@ struct Point {
 /// One case of all runs.
 #[derive(Default)]
 struct Case {
-    key: String,
-    /// Median of the runs' medians, microseconds.
-    us: [f64; 2],
+    /// Its entry in the report, so far without a verdict.
+    entry: GateCase,
     /// Points of the earlier runs and of the new ones.
     points: [Vec<Point>; 2],
-    changed: bool,
     /// Reasons not to trust or not to compare the times.
     unclear: Vec<String>,
     /// Remarks for the reader.
@@ -269,7 +267,7 @@ impl Case {
     }
 
     fn is_control(&self) -> bool {
-        !self.changed && self.is_clear()
+        !self.entry.changed && self.is_clear()
     }
 }
 
@@ -352,13 +350,21 @@ fn case(key: String, sides: &Sides<'_>) -> Case {
     });
     let all = || trusted.iter().flatten();
     let first = trusted[0][0].2;
+    let median = |side: &[(usize, &Run, &Row)]| {
+        paired::median(&side.iter().map(|(.., row)| row.median_us).collect::<Vec<_>>())
+    };
     let mut case = Case {
-        changed: first.source.is_empty() || all().any(|(.., row)| row.source != first.source),
+        entry: GateCase {
+            key,
+            base_us: median(&trusted[0]),
+            new_us: median(&trusted[1]),
+            changed: first.source.is_empty() || all().any(|(.., row)| row.source != first.source),
+            ..GateCase::default()
+        },
         run_to_run: all().map(|(.., row)| run_to_run(row)).fold(0.0, f64::max),
         floor: all()
             .map(|(_, run, _)| run.environment.canary_drift.unwrap_or(0.0).abs())
             .fold(FLOOR, f64::max),
-        key,
         ..Case::default()
     };
     for (at, side) in trusted.iter().enumerate() {
@@ -381,8 +387,6 @@ fn case(key: String, sides: &Sides<'_>) -> Case {
             let name = ["earlier", "new"][at];
             case.unclear.push(format!("{name} run: {}", doubts.join(", ")));
         }
-        let us: Vec<f64> = side.iter().map(|(.., row)| row.median_us).collect();
-        case.us[at] = paired::median(&us);
         let points = side.iter().filter(|(.., row)| usable(row));
         case.points[at] = points
             .map(|(run, _, row)| Point {
@@ -470,7 +474,7 @@ fn judge(mut cases: Vec<Case>, runs: [usize; 2], report: &mut GateReport) {
             std::f64::consts::FRAC_PI_2 * mean(controls.iter().map(of)) / n as f64
         }
     };
-    let tests = cases.iter().filter(|case| case.changed && case.is_clear()).count().max(1);
+    let tests = cases.iter().filter(|case| case.entry.changed && case.is_clear()).count().max(1);
     let z = stats::normal_quantile(FALSE_REPORTS / tests as f64);
     let judged = cases.into_iter().map(|case| {
         let variance = variance(&case.points, wider * case.run_to_run) + of_shift;
@@ -512,9 +516,7 @@ fn wider(cases: &[Case], controls: &[&Case]) -> f64 {
 
 /// The 95th percentile; 0 of nothing.
 fn percentile95(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    stats::quantile(&values, 0.95)
+    stats::quantile(&values.collect::<Vec<_>>(), 0.95)
 }
 
 /// The verdict on a case whose change has this variance, `z` standard errors being a slowdown.
@@ -527,7 +529,7 @@ fn verdict(mut case: Case, variance: f64, z: f64) -> GateCase {
     let within = |ratio: f64, zone: f64| (1.0 / (1.0 + zone)..=1.0 + zone).contains(&ratio);
     let verdict = match ratio.filter(|_| clear) {
         None => Verdict::Inconclusive,
-        Some(ratio) if !case.changed => match within(ratio.median, threshold) {
+        Some(ratio) if !case.entry.changed => match within(ratio.median, threshold) {
             true => Verdict::Same,
             false => {
                 case.unclear.push("this code did not change: the machine did".into());
@@ -552,16 +554,7 @@ fn verdict(mut case: Case, variance: f64, z: f64) -> GateCase {
         Some(_) => Verdict::Slower,
     };
     case.unclear.append(&mut case.notes);
-    GateCase {
-        key: case.key,
-        base_us: case.us[0],
-        new_us: case.us[1],
-        ratio,
-        threshold,
-        changed: case.changed,
-        verdict,
-        reason: case.unclear.join("; "),
-    }
+    GateCase { ratio, threshold, verdict, reason: case.unclear.join("; "), ..case.entry }
 }
 
 #[cfg(test)]

@@ -16,8 +16,10 @@ pub struct Summary {
     pub noise: f64,
 }
 
-/// The value below which a fraction `q` of `sorted` lies, interpolated linearly. Zero for none.
-pub fn quantile(sorted: &[f64], q: f64) -> f64 {
+/// The value below which a fraction `q` of the values lies, interpolated linearly. Zero for none.
+pub fn quantile(values: &[f64], q: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
     let at = q.clamp(0.0, 1.0) * last as f64;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
@@ -26,17 +28,17 @@ pub fn quantile(sorted: &[f64], q: f64) -> f64 {
 
 /// Summarises samples.
 pub fn summarise(samples: &[f64]) -> Summary {
+    // To sort what is in order costs little, and this is called after each sample.
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let median = quantile(&sorted, 0.5);
-    let range = quantile(&sorted, 0.75) - quantile(&sorted, 0.25);
+    let at = |q| quantile(&sorted, q);
     // The ranks n/2 ± 0.98 √n enclose the median in 95 % of cases.
-    let n = sorted.len() as f64;
-    let reach = if n > 0.0 { 0.98 / n.sqrt() } else { 0.0 };
-    let interval = quantile(&sorted, 0.5 + reach) - quantile(&sorted, 0.5 - reach);
+    let reach = 0.98 / (samples.len().max(1) as f64).sqrt();
+    let (median, range) = (at(0.5), at(0.75) - at(0.25));
+    let interval = at(0.5 + reach) - at(0.5 - reach);
     Summary {
         median,
-        min: sorted.first().copied().unwrap_or(0.0),
+        min: at(0.0),
         spread: if median > 0.0 { range / median } else { 0.0 },
         noise: if median > 0.0 { interval / 2.0 / median } else { 0.0 },
     }

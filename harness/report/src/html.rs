@@ -19,7 +19,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use lathe_record::record::{Body, Environment, Record, SCHEMA_VERSION};
-use lathe_record::row::Run;
+use lathe_record::row::{Row, Run};
 
 use crate::markup::{made, number, plural, sound, text, warning};
 use crate::table::Table;
@@ -135,13 +135,19 @@ fn headline(body: &Body) -> String {
     }
 }
 
-/// All rates in one table, and all comparisons on one axis, where there are several.
+/// Name of a decode's test, without storage formats.
+fn test(row: &Row) -> &str {
+    row.shape.split_once(": ").map_or(&row.shape, |(_, test)| test)
+}
+
+/// All rates of decoding in one table, and all comparisons on one axis, where there are several.
 fn overview(records: &[(String, Record)]) -> String {
     let mut rates = Vec::new();
     let mut compared = Vec::new();
     for (i, (file, record)) in records.iter().enumerate() {
         let run = Run::of(file, record);
-        rates.extend(run.rows.into_iter().filter_map(|row| Some((i, record, row.tok_s?, row))));
+        let decodes = run.rows.into_iter().filter(|row| !test(row).starts_with("pp"));
+        rates.extend(decodes.filter_map(|row| Some((i, record, row.tok_s?, row))));
         if let Body::Ab(ab) = &record.body {
             compared.push((format!("{}. {} {}", i + 1, ab.kernel, ab.b), ab));
         }
@@ -153,8 +159,8 @@ fn overview(records: &[(String, Record)]) -> String {
     table.note = "Tokens a second by the wall clock.".into();
     for (i, record, rate, row) in rates {
         table.rows.push(vec![
-            row.subject,
-            row.shape,
+            row.subject.split(", ").next().unwrap_or_default().to_owned(),
+            test(&row).to_owned(),
             number(rate, 1),
             made::meter(rate / most),
             record.environment.adapter.clone(),

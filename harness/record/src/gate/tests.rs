@@ -74,6 +74,12 @@ fn all_changed(mut run: Run) -> Run {
     run
 }
 
+#[track_caller]
+fn assert_undecided(case: &GateCase, reason: &str) {
+    assert_eq!(case.verdict, Verdict::Inconclusive, "{case:?}");
+    assert!(case.reason.contains(reason), "{case:?}");
+}
+
 fn said(report: &GateReport, text: &str) -> bool {
     report.warnings.iter().any(|warning| warning.contains(text))
 }
@@ -161,15 +167,14 @@ fn only_a_changed_source_measured_alike_without_a_flag_is_a_slowdown() {
     }
     let mut noisy = bench(2, 0.001, 0.0, 1.2);
     noisy.rows[3].noise = 0.2;
-    let case = gate(&bench(1, 0.001, 0.0, 1.0), &noisy).cases.remove(3);
-    assert_eq!(case.verdict, Verdict::Inconclusive);
-    assert!(case.reason.contains("reaches beyond ±5 %"), "{case:?}");
+    assert_undecided(
+        &gate(&bench(1, 0.001, 0.0, 1.0), &noisy).cases.remove(3),
+        "reaches beyond ±5 %",
+    );
     // A decode that was verified before, and is not now.
     let (base, mut new) = (decode(1, 1.0, "one"), decode(2, 1.0, "two"));
     new.rows[0].nmse = None;
-    let case = gate(&base, &new).cases.remove(0);
-    assert_eq!(case.verdict, Verdict::Inconclusive);
-    assert!(case.reason.contains("the new one was not"), "{case:?}");
+    assert_undecided(&gate(&base, &new).cases.remove(0), "the new one was not");
     assert_eq!(gate(&new, &new).cases[0].reason, "not verified");
 }
 
@@ -209,9 +214,7 @@ fn the_sides_of_a_comparison_are_runs_of_one_build_each() {
     let (base, mut new) = (runs(1, 1.0), runs(11, 1.03));
     // One run on one side is few.
     for (base, new) in [(&base[..1], &new[..1]), (&base[..1], &new[..])] {
-        let case = fourth(base, new);
-        assert_eq!(case.verdict, Verdict::Inconclusive);
-        assert!(case.reason.contains("probably slower"), "{case:?}");
+        assert_undecided(&fourth(base, new), "probably slower");
     }
     assert_eq!(fourth(&base, &new).verdict, Verdict::Slower);
 
@@ -221,17 +224,13 @@ fn the_sides_of_a_comparison_are_runs_of_one_build_each() {
     assert!(usage(compare(&[], &new, false)).contains("no run"));
 
     new[1].rows[3].source = "8".into();
-    let case = fourth(&base, &new);
-    assert_eq!(case.verdict, Verdict::Inconclusive);
-    assert!(case.reason.contains("of more than one build"), "{case:?}");
+    assert_undecided(&fourth(&base, &new), "of more than one build");
 
     // One run far from the others is no evidence.
     let mut new = runs(11, 1.0);
     new[2] = bench(99, 0.001, 0.0, 1.3);
     new.iter_mut().for_each(|run| run.rows[3].source = "9".into());
-    let case = fourth(&base, &new);
-    assert_eq!(case.verdict, Verdict::Inconclusive);
-    assert!(case.reason.contains("% apart"), "{case:?}");
+    assert_undecided(&fourth(&base, &new), "% apart");
 
     // Flagged runs do not count where there are others.
     let mut new = runs(11, 1.03);

@@ -334,19 +334,15 @@ impl SuiteConfig {
     /// a submission.
     #[must_use]
     pub fn settled(mut self, steps_per_submit: usize) -> Self {
-        let sorted = |mut values: Vec<f64>| {
-            values.sort_by(f64::total_cmp);
-            values
-        };
         let runs = &self.runs;
         let median = |setting: usize, of: &dyn Fn(&SuiteRun) -> f64| {
             let of_setting = runs.iter().filter(|run| run.steps_per_submit == setting);
-            quantile(&sorted(of_setting.map(of).collect()), 0.5)
+            quantile(&of_setting.map(of).collect::<Vec<_>>(), 0.5)
         };
         let generated = self.generated_tokens as f64;
         let e2e = |run: &SuiteRun| generated * 1e3 / (run.ttft_ms + run.decode_ms);
         let decode = |run: &SuiteRun| (generated - 1.0) * 1e3 / run.decode_ms;
-        let steps = sorted(runs.iter().flat_map(|run| run.step_ms.iter().copied()).collect());
+        let steps: Vec<f64> = runs.iter().flat_map(|run| run.step_ms.iter().copied()).collect();
         self.ttft_ms = median(steps_per_submit, &|run| run.ttft_ms);
         self.e2e_tok_s = median(steps_per_submit, &e2e);
         self.decode_tok_s = median(steps_per_submit, &decode);

@@ -1,14 +1,31 @@
-use lathe_record::record::{Flag, SamplingSettings, Watched, made_up};
+use std::collections::BTreeMap;
+
+use lathe_record::record::{Flag, SamplingSettings, SuiteModel, Watched, made_up};
 
 use super::*;
 
-fn checked(verified: bool) -> Option<Verified> {
-    verified.then_some(made_up::VERIFIED)
+fn model(file: &&str) -> MeasuredModel {
+    MeasuredModel {
+        model_filename: (*file).into(),
+        model_type: "gemma3 1.0B BF16".into(),
+        model_size: 1_999_619_072,
+        model_n_params: 999_809_536,
+    }
+}
+
+fn decoded(verified: bool) -> Decoded {
+    let small = Verified { positions: 8, worst_nmse: 1e-12, limit: 1e-5, ties: 0, end_nmse: None };
+    Decoded {
+        kv_cache_bytes: 3_407_872,
+        gpu_memory_bytes: 2_012_000_000,
+        verified: verified.then_some(small),
+        ..Decoded::default()
+    }
 }
 
 /// A suite of two configurations of each file.
 pub(crate) fn suite(files: &[&str], verified: bool) -> Suite {
-    let config = |sampling, scale: f64| SuiteConfig {
+    let config = |scale: f64, sampling| SuiteConfig {
         prompt_tokens: 64,
         generated_tokens: 64,
         ttft_ms: 5.0 * scale,
@@ -19,13 +36,7 @@ pub(crate) fn suite(files: &[&str], verified: bool) -> Suite {
         one_step_decode_tok_s: 629.3 / scale,
         p50_ms: 1.5891 * scale,
         p95_ms: 1.7 * scale,
-        of: Decoded {
-            sampling,
-            kv_cache_bytes: 3_407_872,
-            gpu_memory_bytes: 2_012_000_000,
-            verified: checked(verified),
-            ..Decoded::default()
-        },
+        of: Decoded { sampling, ..decoded(verified) },
         ..SuiteConfig::default()
     };
     let drawn = SamplingSettings {
@@ -35,28 +46,42 @@ pub(crate) fn suite(files: &[&str], verified: bool) -> Suite {
         repeat_penalty: 1.0,
         repeat_last_n: 0,
     };
-    made_up::suite(files, [("short", config(None, 1.0)), ("sampled", config(Some(drawn), 2.0))])
+    let configs = [("short", config(1.0, None)), ("sampled", config(2.0, Some(drawn)))];
+    let configs = BTreeMap::from(configs.map(|(name, config)| (name.to_owned(), config)));
+    let models = files.iter().map(|file| SuiteModel {
+        model: model(file),
+        kv: "f16".into(),
+        activations: "f32".into(),
+        configs: configs.clone(),
+    });
+    Suite {
+        tier: "standard".into(),
+        prompts: "seed 42".into(),
+        seed: 42,
+        warm_ups: 2,
+        repetitions: 3,
+        steps_per_submit: 8,
+        models: models.collect(),
+    }
 }
 
 /// Two tests of each file.
 pub(crate) fn tests(files: &[&str], verified: bool) -> GenerationTests {
-    let test = |file: &str, n_prompt, n_gen, steps_per_submit| GenerationTest {
+    let test = |file: &&str, n_prompt, n_gen, steps_per_submit| GenerationTest {
         test: GenerationTest::name((n_prompt, n_gen, 4096), 1, None),
+        model: model(file),
         n_prompt,
         n_gen,
         n_depth: 4096,
+        sequences: 1,
         steps_per_submit,
-        test_time: "2026-11-22T19:00:00Z".into(),
-        avg_ns: 100_000_000,
-        stddev_ns: 1_000_000,
         avg_ts: 1280.126,
         stddev_ts: 12.8,
         samples_ns: vec![99_000_000, 101_000_000],
-        samples_ts: vec![1293.0, 1267.0],
-        of: Decoded { verified: checked(verified), ..Decoded::default() },
-        ..made_up::generation_test(file)
+        of: decoded(verified),
+        ..GenerationTest::default()
     };
-    let both = |file: &&str| [test(file, 512, 0, None), test(file, 0, 128, Some(1))];
+    let both = |file| [test(file, 512, 0, None), test(file, 0, 128, Some(1))];
     GenerationTests { prompts: "seed 42".into(), tests: files.iter().flat_map(both).collect() }
 }
 

@@ -243,10 +243,7 @@ fn many_records_have_an_overview() {
         [profile(8), bench(), suite, tests, ab(Verdict::Same, 1.0), ab(Verdict::Slower, 2.0)];
     let html = page(&records);
     assert_eq!(html, page(&records), "the same records give the same bytes");
-    assert_parts(
-        &html,
-        &["All decodes", "All comparisons", "href=\"#r0\"", "after 128 tokens: unprofiled step"],
-    );
+    assert_parts(&html, &["All decodes", "All comparisons", "href=\"#r0\"", ">unprofiled step<"]);
     assert_eq!(html.matches("<details id=").count(), records.len());
     assert!(!page(&[bench()]).contains("All decodes"));
     assert_parts(&page(&[]), &["No records."]);
