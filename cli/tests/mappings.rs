@@ -406,11 +406,11 @@ fn any_file_validates_without_a_device() {
     folder.write("tile.wgsl", tile);
     let validate = |args: &[&str]| lathe_in(&folder, &[&["validate"], args].concat());
     let report = document(&validate(&["theirs.wgsl", "--json"]));
-    assert_eq!(report["needs"], serde_json::json!(["shader-f16"]));
-    let entry = &report["entries"][0];
-    assert_eq!((&entry["entry"], &entry["workgroup_bytes"]), (&"gemv_main".into(), &256.into()));
+    let entry = &report["rows"][0];
+    assert_eq!(entry["needs"], serde_json::json!(["shader-f16"]));
+    assert_eq!((&entry["name"], &entry["workgroup_memory"]), (&"gemv_main".into(), &256.into()));
     assert_eq!(entry["back_ends"], serde_json::json!(["SPIR-V", "MSL", "HLSL", "WGSL"]));
-    assert!(printed(&validate(&["tile.wgsl", "--set", "TILE=96"])).contains("96×1×1"));
+    assert!(printed(&validate(&["tile.wgsl", "--set", "TILE=96"])).contains(" 96 |"));
     for (args, expected, words) in [
         (&["tile.wgsl"][..], 2, "--set NAME=VALUE"),
         (&["tile.wgsl", "--set", "TILE=x"], 2, "expected NAME=NUMBER"),

@@ -4,23 +4,23 @@ use std::collections::BTreeSet;
 
 use lathe_harness::plan::backend_text::generous;
 use lathe_kernels::{
-    Capabilities, CooperativeMatrix, Elem, Kernel, KernelBinding, KernelVariant, MatrixScalar,
-    Packing, Param, ParamKind, Problem, Role, Tolerance, reflection, source,
+    Capabilities, CooperativeMatrix, Elem, Format, Kernel, KernelBinding, KernelVariant,
+    MatrixScalar, Packing, Param, ParamKind, Problem, Role, Tolerance, reflection, source,
 };
 
-use crate::markdown::{code, codes, digits, list, paragraph, plain, small};
+use crate::markdown::{code, codes, digits, list, plain, small};
 use crate::measured::Measurements;
 
 /// Every generated section of the page.
 pub(crate) fn page(kernel: &Kernel, measurements: &Measurements) -> String {
     let sections = [
-        ("Bindings", bindings(kernel)),
-        ("Parameters", parameters(kernel)),
+        ("Bindings and parameters", bindings(kernel) + &parameters(kernel)),
         ("Variants", list(kernel.variants.iter().map(|v| variant(kernel, v)))),
         ("Tolerance", tolerance(kernel)),
         ("Measured", measurements.winners(kernel)),
     ];
-    sections.map(|(title, text)| format!("## {title}\n\n{text}")).join("\n")
+    let sections = sections.iter().filter(|(_, text)| !text.is_empty());
+    sections.map(|(title, text)| format!("## {title}\n\n{text}")).collect::<Vec<_>>().join("\n")
 }
 
 fn problems(kernel: &Kernel) -> Vec<Problem> {
@@ -39,7 +39,7 @@ fn bindings(kernel: &Kernel) -> String {
         };
         let count = binding.len.text.split_whitespace().collect::<Vec<_>>().join(" ");
         let elements = stored(kernel, binding);
-        format!("{}: {role}; {} elements ({elements})", code(binding.name), code(&count))
+        format!("{}: {role}, {} elements of {elements}", code(binding.name), code(&count))
     };
     list(kernel.bindings.iter().map(item))
 }
@@ -50,29 +50,47 @@ fn stored(kernel: &Kernel, binding: &KernelBinding) -> String {
         Elem::F32 => ("", 0, "f32"),
         Elem::U32 => ("", 0, "u32"),
         Elem::Floats(format) => ("", format.code(), format.name()),
-        Elem::Kv(vectors) => ("KV cache: ", vectors.format.code(), vectors.format.name()),
-        Elem::Weights(rows) => ("weight rows: ", rows.format.code(), rows.format.name()),
-        Elem::Rope(_) => ("(cos, sin): ", 0, "f32"),
+        Elem::Kv(vectors) => ("KV cache in ", vectors.format.code(), vectors.format.name()),
+        Elem::Weights(rows) => ("weight rows in ", rows.format.code(), rows.format.name()),
+        Elem::Rope(_) => ("(cos, sin) in ", 0, "f32"),
     };
     let kinds: BTreeSet<_> =
         problems(kernel).iter().map(|problem| kind(binding.elem(problem))).collect();
     let holds = kinds.first().map_or("", |(holds, ..)| holds);
-    holds.to_owned() + &kinds.iter().map(|(.., name)| *name).collect::<Vec<_>>().join(", ")
+    holds.to_owned() + &formats(&kinds.iter().map(|(.., name)| *name).collect::<Vec<_>>())
+}
+
+/// Names of formats; those of weights in a word where they are all there.
+fn formats(names: &[&str]) -> String {
+    let are = |formats: &[Format]| names.iter().copied().eq(formats.iter().map(|f| f.name()));
+    match names {
+        _ if are(Format::ALL) => "every format".into(),
+        _ if are(Format::QUANTISED) => "every quantised format".into(),
+        names => names.join(", "),
+    }
 }
 
 fn parameters(kernel: &Kernel) -> String {
-    let values = |param: &Param| match param.kind {
-        ParamKind::Dim { max, .. } => format!("from 1; sweeps draw up to {max}"),
-        ParamKind::Start { max } => format!("from 0; sweeps draw up to {max}"),
-        ParamKind::OneOf(set) => set.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
-        ParamKind::Float { low, high, .. } => format!("sweeps draw {low} to {high}"),
-        ParamKind::Choice { set, .. } => codes(set.all().iter().map(|(name, _)| *name)),
-    };
     let item = |param: &Param, of: &str| {
-        format!("{}: {} ({of}{})", code(param.name), plain(param.doc), values(param))
+        let values = match param.kind {
+            ParamKind::Dim { .. } | ParamKind::Start { .. } | ParamKind::Float { .. } => None,
+            ParamKind::OneOf(set) => {
+                Some(set.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))
+            }
+            ParamKind::Choice { set, .. } => {
+                Some(formats(&set.all().iter().map(|(name, _)| *name).collect::<Vec<_>>()))
+            }
+        };
+        let facts: Vec<String> = values.into_iter().chain([of.to_owned()]).collect();
+        let facts = facts.into_iter().filter(|fact| !fact.is_empty()).collect::<Vec<_>>();
+        let facts = match facts.as_slice() {
+            [] => String::new(),
+            facts => format!(" ({})", facts.join("; ")),
+        };
+        format!("{}: {}{facts}", code(param.name), plain(param.doc))
     };
     let params = kernel.params.iter().map(|param| item(param, ""));
-    list(params.chain(kernel.state.iter().map(|param| item(param, "state, not compiled in; "))))
+    list(params.chain(kernel.state.iter().map(|param| item(param, "state of a step"))))
 }
 
 /// A variant in a sentence, with its requirements. The head of its file has the idea and its
@@ -175,9 +193,10 @@ fn refusals(kernel: &Kernel, variant: &KernelVariant) -> Vec<String> {
     reasons
 }
 
+/// Tolerances at the first benchmark shape, each with the variants that share it.
 fn tolerance(kernel: &Kernel) -> String {
     let problem = kernel.default_problem();
-    let item = |name: String, t: &Tolerance| {
+    let bounds = |t: &Tolerance| {
         let bounds = match t.k == 0.0 && t.rounding == 0.0 && t.nmse == 0.0 {
             true => "exact".to_owned(),
             false => {
@@ -185,47 +204,19 @@ fn tolerance(kernel: &Kernel) -> String {
                 format!("k {k}, rounding {}, NMSE {}", small(t.rounding), small(t.nmse))
             }
         };
-        format!("{name}: {bounds}; {}.", plain(t.reason.trim_end_matches('.')))
+        format!("{bounds}; {}.", plain(t.reason.trim_end_matches('.')))
     };
-    let own: Vec<_> = kernel.variants.iter().filter(|v| v.has_own_tolerance()).collect();
-    let others = if own.is_empty() { "all variants" } else { "all others" };
-    let others = item(others.into(), &kernel.tolerance(None, &problem));
-    let own = own.iter().map(|v| item(code(v.name), &kernel.tolerance(Some(v), &problem)));
-    let intro = format!(
-        "At {} ([meaning](../testing.md#the-comparison)):",
-        code(&kernel.show(&problem).replace(',', " "))
-    );
-    format!("{}\n{}", paragraph(&intro), list(std::iter::once(others).chain(own)))
-}
-
-/// Shapes of a section: the parameters that all share are shown once.
-pub(crate) struct Shapes {
-    shared: Vec<String>,
-}
-
-impl Shapes {
-    pub(crate) fn of(kernel: &Kernel, problems: &[Problem]) -> Self {
-        let shown: Vec<String> = problems.iter().map(|p| kernel.show(p)).collect();
-        let in_all = |part: &&str| shown.iter().all(|other| other.split(',').any(|o| o == *part));
-        // A shape alone would share everything: it is shown whole instead.
-        let differ = shown.windows(2).any(|pair| pair[0] != pair[1]);
-        let parts = shown.iter().take(usize::from(differ)).flat_map(|first| first.split(','));
-        Self { shared: parts.filter(in_all).map(str::to_owned).collect() }
-    }
-
-    /// The shared parameters as a paragraph; nothing where there are none.
-    pub(crate) fn common(&self) -> String {
-        match self.shared.is_empty() {
-            true => String::new(),
-            false => paragraph(&format!("All shapes: {}.", code(&self.shared.join(" ")))),
+    let mut own: Vec<(String, Vec<&str>)> = Vec::new();
+    for variant in kernel.variants.iter().filter(|v| v.has_own_tolerance()) {
+        let bounds = bounds(&kernel.tolerance(Some(variant), &problem));
+        match own.iter_mut().find(|(known, _)| *known == bounds) {
+            Some((_, names)) => names.push(variant.name),
+            None => own.push((bounds, vec![variant.name])),
         }
     }
-
-    /// The other parameters of a problem.
-    pub(crate) fn own(&self, kernel: &Kernel, problem: &Problem) -> String {
-        let shown = kernel.show(problem);
-        let own = shown.split(',').filter(|part| !self.shared.iter().any(|s| s == part));
-        let own = own.collect::<Vec<_>>().join(" ");
-        if own.is_empty() { "–".into() } else { code(&own) }
-    }
+    let others = if own.is_empty() { "All variants" } else { "All others" };
+    let others = format!("{others}: {}", bounds(&kernel.tolerance(None, &problem)));
+    let own = own.into_iter().map(|(bounds, names)| format!("{}: {bounds}", codes(names)));
+    let intro = "At the first benchmark shape ([meaning](../testing.md#the-comparison)):";
+    format!("{intro}\n\n{}", list(std::iter::once(others).chain(own)))
 }

@@ -1,7 +1,7 @@
 //! Tables, lists and numbers in Markdown.
 
 /// Columns of a page.
-const WIDTH: usize = 100;
+pub(crate) const WIDTH: usize = 100;
 
 /// A table under titles such as `a | >b`; `>` aligns a column to the right.
 pub(crate) fn table(titles: &str, rows: &[Vec<String>]) -> String {
