@@ -8,13 +8,13 @@ use lathe_kernels::{
     MatrixScalar, Packing, Param, ParamKind, Problem, Role, Tolerance, reflection, source,
 };
 
-use crate::markdown::{code, codes, digits, list, plain, small};
+use crate::markdown::{code, codes, digits, list, paragraph, plain, small};
 use crate::measured::Measurements;
 
 /// Every generated section of the page.
 pub(crate) fn page(kernel: &Kernel, measurements: &Measurements) -> String {
     let sections = [
-        ("Bindings and parameters", bindings(kernel) + &parameters(kernel)),
+        ("Bindings and parameters", format!("{}\n{}", bindings(kernel), parameters(kernel))),
         ("Variants", list(kernel.variants.iter().map(|v| variant(kernel, v)))),
         ("Tolerance", tolerance(kernel)),
         ("Measured", measurements.winners(kernel)),
@@ -27,9 +27,9 @@ fn problems(kernel: &Kernel) -> Vec<Problem> {
     kernel.bench().into_iter().chain(kernel.cases()).collect()
 }
 
-/// Lengths are expressions over `p`, the parameters, and `s`, the state of a step.
+/// A paragraph of all bindings. The declaration has their lengths.
 fn bindings(kernel: &Kernel) -> String {
-    let item = |binding: &KernelBinding| {
+    let one = |binding: &KernelBinding| {
         let role = match binding.role {
             Role::Input => "input",
             Role::Output => "output",
@@ -37,11 +37,10 @@ fn bindings(kernel: &Kernel) -> String {
             Role::Scratch => "scratch",
             Role::Counter => "counter, zero before and after",
         };
-        let count = binding.len.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let elements = stored(kernel, binding);
-        format!("{}: {role}, {} elements of {elements}", code(binding.name), code(&count))
+        format!("{} ({role}: {})", code(binding.name), stored(kernel, binding))
     };
-    list(kernel.bindings.iter().map(item))
+    let all: Vec<String> = kernel.bindings.iter().map(one).collect();
+    paragraph(&format!("Bindings: {}.", all.join(", ")))
 }
 
 /// Types of a binding's elements over all problems that are checked or benchmarked.
@@ -71,38 +70,29 @@ fn formats(names: &[&str]) -> String {
 }
 
 fn parameters(kernel: &Kernel) -> String {
-    let item = |param: &Param, of: &str| {
+    let item = |param: &Param| {
         let values = match param.kind {
-            ParamKind::Dim { .. } | ParamKind::Start { .. } | ParamKind::Float { .. } => None,
-            ParamKind::OneOf(set) => {
-                Some(set.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))
+            ParamKind::Dim { .. } | ParamKind::Start { .. } | ParamKind::Float { .. } => {
+                String::new()
             }
+            ParamKind::OneOf(set) => set.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
             ParamKind::Choice { set, .. } => {
-                Some(formats(&set.all().iter().map(|(name, _)| *name).collect::<Vec<_>>()))
+                formats(&set.all().iter().map(|(name, _)| *name).collect::<Vec<_>>())
             }
         };
-        let facts: Vec<String> = values.into_iter().chain([of.to_owned()]).collect();
-        let facts = facts.into_iter().filter(|fact| !fact.is_empty()).collect::<Vec<_>>();
-        let facts = match facts.as_slice() {
-            [] => String::new(),
-            facts => format!(" ({})", facts.join("; ")),
-        };
-        format!("{}: {}{facts}", code(param.name), plain(param.doc))
+        let values = if values.is_empty() { values } else { format!(" ({values})") };
+        format!("{}: {}{values}", code(param.name), plain(param.doc))
     };
-    let params = kernel.params.iter().map(|param| item(param, ""));
-    list(params.chain(kernel.state.iter().map(|param| item(param, "state of a step"))))
+    list(kernel.params.iter().chain(kernel.state).map(item))
 }
 
 /// A variant in a sentence, with its requirements. The head of its file has the idea and its
 /// source, `lathe tune` the constants.
 fn variant(kernel: &Kernel, variant: &KernelVariant) -> String {
     let mut text = format!("{}: {}.", code(variant.name), plain(&heading(kernel, variant)));
-    let facts = [
-        ("Needs", needs(kernel, variant).join(", ")),
-        ("Does not run where", refusals(kernel, variant).join("; ")),
-    ];
-    for (name, fact) in facts.iter().filter(|(_, fact)| !fact.is_empty()) {
-        text.push_str(&format!(" {name} {fact}."));
+    let needs = needs(kernel, variant);
+    if !needs.is_empty() {
+        text.push_str(&format!(" Needs {}.", needs.join(", ")));
     }
     match variant.stages.len() {
         1 => text,
@@ -171,28 +161,6 @@ fn workgroup_memory(kernel: &Kernel, variant: &KernelVariant, problem: &Problem)
     stages.filter_map(|s| reflection.workgroup(s.entry, &constants).ok()).map(|(m, _)| m).max()
 }
 
-/// Reasons why a variant refuses some checked problems, without values: `N is no multiple of 8`.
-fn refusals(kernel: &Kernel, variant: &KernelVariant) -> Vec<String> {
-    let caps = adapter();
-    let mut seen = BTreeSet::new();
-    let mut reasons = Vec::new();
-    for problem in problems(kernel) {
-        let Some(reason) = variant.unsupported(&problem.shape, &caps) else { continue };
-        let words = reason.split(' ').map(|word| match word.split_once('=') {
-            Some((name, value)) if kernel.param(name).is_some() => {
-                let is_value = |c: char| c.is_alphanumeric() || "._-".contains(c);
-                format!("{name}{}", value.trim_start_matches(is_value))
-            }
-            _ => word.to_owned(),
-        });
-        let reason = words.collect::<Vec<_>>().join(" ");
-        if seen.insert(reason.replace(|c: char| c.is_ascii_digit(), "")) {
-            reasons.push(plain(&reason));
-        }
-    }
-    reasons
-}
-
 /// Tolerances at the first benchmark shape, each with the variants that share it.
 fn tolerance(kernel: &Kernel) -> String {
     let problem = kernel.default_problem();
@@ -217,6 +185,5 @@ fn tolerance(kernel: &Kernel) -> String {
     let others = if own.is_empty() { "All variants" } else { "All others" };
     let others = format!("{others}: {}", bounds(&kernel.tolerance(None, &problem)));
     let own = own.into_iter().map(|(bounds, names)| format!("{}: {bounds}", codes(names)));
-    let intro = "At the first benchmark shape ([meaning](../testing.md#the-comparison)):";
-    format!("{intro}\n\n{}", list(std::iter::once(others).chain(own)))
+    list(std::iter::once(others).chain(own))
 }

@@ -139,7 +139,7 @@ fn generations(path: &Path, name: &str) -> Result<String, String> {
         Body::Suite(suite) => generation::suite_markdown(&suite, &environment),
         Body::GenerationTests(tests) => {
             let grid = generation::tests(&tests, &environment);
-            format!("{}\n{}\n{}\n", grid.table(), grid.note, generation::machine(&environment))
+            format!("{}\n{}\n", grid.table(), generation::machine(&environment))
         }
         other => return Err(format!("a record of {} has no whole generations", other.what())),
     };

@@ -212,57 +212,56 @@ fn rate(count: usize, time: Duration) -> f64 {
 fn print(r: &Report) {
     let ids: Vec<_> = r.generated.iter().map(ToString::to_string).collect();
     eprintln!("tokens {}", ids.join(","));
-    let mut t = table::table(&["", ""], &[1]);
-    let mut row = |name: &str, value: String| {
-        t.add_row([name.to_owned(), value]);
-    };
-    let adapter = &r.ran.adapter;
-    let checks = adapter.runtime_checks;
-    row("adapter", format!("{} ({}, run-time checks {checks})", adapter.name, adapter.backend));
-    if let Some(s) = &r.sampling {
-        row("sampling", s.to_string());
-    }
     let figure = |text: String| match &r.verified {
         Some(_) => text,
         None => format!("{text} (not verified)"),
     };
-    row("time to first token", figure(format!("{:.1} ms", r.ttft_ms)));
-    let prompt = format!("{} tokens, {:.1} tok/s", r.prompt_tokens.len(), r.prefill_tok_s);
-    row("prompt", figure(prompt));
-    if let (Some(rate), Some(step)) = (r.decode_tok_s, &r.step_ms) {
-        row("decode", figure(format!("{rate:.1} tok/s")));
-        row("step p50 / p95", figure(format!("{:.3} / {:.3} ms", step.p50, step.p95)));
-    }
-    if let Some(ms) = r.gpu_ms_per_token {
-        row("GPU time a token", figure(format!("{ms:.3} ms")));
-    }
-    if let Some(submits) = r.submits_per_token {
-        row("submissions a token", format!("{submits:.3}"));
-    }
-    row("dispatches a token", r.dispatches_per_token.to_string());
-    if let Some(gave_up) = &r.runs_gave_up {
-        row("runs", format!("gave up after {} tokens, then off", gave_up.tokens));
-    }
-    row("bytes a token", table::bytes(r.bytes_per_token));
-    if let Some(fraction) = r.bandwidth_fraction {
-        row("% of copy bandwidth", figure(format!("{:.1} %", 100.0 * fraction)));
-    }
-    row("KV cache", format!("{} ({})", table::bytes(r.kv_cache_bytes), r.ran.kv));
-    if let Some(memory) = &r.memory {
-        row("device memory", memory.to_string());
-    }
-    if let Some(v) = &r.verified {
+    let adapter = &r.ran.adapter;
+    let checks = adapter.runtime_checks;
+    let steps = r.decode_tok_s.zip(r.step_ms.as_ref());
+    let verified = r.verified.as_ref().map(|v| {
         // The last token is chosen and not looked at.
         let all = (r.prompt_tokens.len() + r.generated.len()).saturating_sub(1).max(v.positions);
-        let which = if v.positions < all {
-            format!("the first {} of {all}", v.positions)
-        } else {
-            format!("all {all}")
+        let which = match v.positions < all {
+            true => format!("the first {} of {all}", v.positions),
+            false => format!("all {all}"),
         };
-        row("verified", format!("{which} positions, NMSE ≤ {:.1e}", v.worst_nmse));
-        if let Some(end) = v.end_nmse {
-            row("the end", format!("as of a prompt, NMSE {end:.1e}"));
-        }
-    }
-    eprintln!("{t}");
+        format!("{which} positions, NMSE ≤ {:.1e}", v.worst_nmse)
+    });
+    let end = r.verified.as_ref().and_then(|v| v.end_nmse);
+    let rows = [
+        (
+            "adapter",
+            Some(format!("{} ({}, run-time checks {checks})", adapter.name, adapter.backend)),
+        ),
+        ("sampling", r.sampling.as_ref().map(ToString::to_string)),
+        ("time to first token", Some(figure(format!("{:.1} ms", r.ttft_ms)))),
+        (
+            "prompt",
+            Some(figure(format!("{} tokens, {:.1} tok/s", r.prompt_tokens.len(), r.prefill_tok_s))),
+        ),
+        ("decode", steps.map(|(rate, _)| figure(format!("{rate:.1} tok/s")))),
+        (
+            "step p50 / p95",
+            steps.map(|(_, step)| figure(format!("{:.3} / {:.3} ms", step.p50, step.p95))),
+        ),
+        ("GPU time a token", r.gpu_ms_per_token.map(|ms| figure(format!("{ms:.3} ms")))),
+        ("submissions a token", r.submits_per_token.map(|submits| format!("{submits:.3}"))),
+        ("dispatches a token", Some(r.dispatches_per_token.to_string())),
+        (
+            "runs",
+            r.runs_gave_up.as_ref().map(|g| format!("gave up after {} tokens, then off", g.tokens)),
+        ),
+        ("bytes a token", Some(table::bytes(r.bytes_per_token))),
+        (
+            "% of copy bandwidth",
+            r.bandwidth_fraction.map(|fraction| figure(format!("{:.1} %", 100.0 * fraction))),
+        ),
+        ("KV cache", Some(format!("{} ({})", table::bytes(r.kv_cache_bytes), r.ran.kv))),
+        ("device memory", r.memory.as_ref().map(ToString::to_string)),
+        ("verified", verified),
+        ("the end", end.map(|end| format!("as of a prompt, NMSE {end:.1e}"))),
+    ];
+    let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    eprintln!("{}", table::facts(rows));
 }

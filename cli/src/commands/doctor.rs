@@ -81,25 +81,24 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         outln!("The chosen adapter is a software implementation: right, but no subject for speed.");
     }
     if let Some(c) = report.ceilings {
-        let mut t = table::table(&["measured at most", ""], &[1]);
-        let mut row = |name: &str, value: Option<f64>, unit: &str| {
-            let shown = value.map_or("-".into(), |value| match value {
-                v if v >= 100.0 => format!("{v:.0} {unit}"),
-                v => format!("{v:.2} {unit}"),
-            });
-            t.add_row(vec![name.to_owned(), shown]);
+        let shown = |value: Option<f64>, unit: &str| match value {
+            None => "-".into(),
+            Some(v) if v >= 100.0 => format!("{v:.0} {unit}"),
+            Some(v) => format!("{v:.2} {unit}"),
         };
-        row("copy, read + write", Some(c.copy_gb_s), "GB/s");
-        row("read", c.read_gb_s, "GB/s");
-        row("f32 multiply-add", Some(c.f32_tflop_s), "TFLOP/s");
-        row("f16 multiply-add", c.f16_tflop_s, "TFLOP/s");
-        row("dot4I8Packed", c.dot4_top_s, "Top/s");
-        row("matrix units, f16 to f32", c.matrix_tflop_s, "TFLOP/s");
-        row("a dispatch that waits for the one before", Some(c.dependent_us), "µs");
-        row("a dispatch that does not", Some(c.independent_us), "µs");
-        row("recording a dispatch", Some(c.record_us), "µs");
-        row("submitting and waiting", Some(c.round_trip_us), "µs");
-        out::table(t);
+        outln!("measured at most:");
+        out::table(table::facts([
+            ("copy, read + write", shown(Some(c.copy_gb_s), "GB/s")),
+            ("read", shown(c.read_gb_s, "GB/s")),
+            ("f32 multiply-add", shown(c.f32_tflop_s, "TFLOP/s")),
+            ("f16 multiply-add", shown(c.f16_tflop_s, "TFLOP/s")),
+            ("dot4I8Packed", shown(c.dot4_top_s, "Top/s")),
+            ("matrix units, f16 to f32", shown(c.matrix_tflop_s, "TFLOP/s")),
+            ("a dispatch that waits for the one before", shown(Some(c.dependent_us), "µs")),
+            ("a dispatch that does not", shown(Some(c.independent_us), "µs")),
+            ("recording a dispatch", shown(Some(c.record_us), "µs")),
+            ("submitting and waiting", shown(Some(c.round_trip_us), "µs")),
+        ]));
     }
     gpu.check_faults()
         .map_err(|e| Error::DeviceLost { adapter: gpu.adapter.name.clone(), reason: e.to_string() })

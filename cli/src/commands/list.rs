@@ -6,6 +6,7 @@ use lathe_harness::plan::Plan;
 use lathe_harness::plan::target::Target;
 use lathe_kernels::{Capabilities, Kernel, KernelVariant};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::global::Global;
 use crate::{out, table};
@@ -17,28 +18,9 @@ pub(crate) struct Opts {
     target: Option<String>,
 }
 
+/// A variant and its availability; unknown without a device.
 #[derive(Serialize)]
-struct Report {
-    adapter: Option<String>,
-    kernels: Vec<KernelLine>,
-}
-
-#[derive(Serialize)]
-struct KernelLine {
-    name: &'static str,
-    summary: &'static str,
-    params: Vec<ParamLine>,
-    variants: Vec<VariantLine>,
-}
-
-#[derive(Serialize)]
-struct ParamLine {
-    name: &'static str,
-    doc: &'static str,
-}
-
-#[derive(Serialize)]
-struct VariantLine {
+struct Line {
     name: &'static str,
     requires: Vec<String>,
     dispatches: usize,
@@ -55,7 +37,6 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
             kernel.name
         )));
     }
-    // The list itself needs no device; without one, availability is unknown.
     let gpu = match global.open() {
         Ok(gpu) => Some(gpu),
         Err(Error::NoAdapter(reason)) if global.adapter.is_none() => {
@@ -65,52 +46,60 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         Err(e) => return Err(e),
     };
     let caps = gpu.as_ref().map(|g| &g.caps);
-    let report = Report {
-        adapter: gpu.as_ref().map(|g| g.adapter.name.clone()),
-        kernels: lathe_kernels::kernels().iter().map(|k| kernel_line(k, caps)).collect(),
+    let of_kernel = |kernel: &'static Kernel| {
+        let lines = kernel.variants.iter().map(|variant| line(kernel, variant, caps));
+        (kernel, lines.collect::<Vec<_>>())
     };
-    if global.json {
-        out::json(&report);
-        return Ok(());
-    }
+    let kernels: Vec<_> = lathe_kernels::kernels().iter().map(of_kernel).collect();
+    let documented = kernels.iter().map(|(kernel, lines)| {
+        let params = kernel.params.iter().chain(kernel.state);
+        let params: Vec<_> = params.map(|p| json!({ "name": p.name, "doc": p.doc })).collect();
+        let (name, summary) = (kernel.name, kernel.summary);
+        json!({ "name": name, "summary": summary, "params": params, "variants": lines })
+    });
+    let adapter = gpu.as_ref().map(|gpu| &gpu.adapter.name);
+    let report = json!({ "adapter": adapter, "kernels": documented.collect::<Vec<_>>() });
+    global.print(&report, || print(&kernels));
+    Ok(())
+}
+
+fn print(kernels: &[(&Kernel, Vec<Line>)]) {
     let mut t = table::table(&["kernel, variant", "needs", "dispatches", "here"], &[2]);
-    let mut reasons: Vec<String> = Vec::new();
-    for k in &report.kernels {
-        t.add_row(vec![k.name, "", "", ""]);
-        for v in &k.variants {
-            if let Some(reason) = &v.reason {
-                reasons.push(format!("{}/{}: {reason}", k.name, v.name));
-            }
-            t.add_row(vec![
-                format!("  {}", v.name),
-                needs(&v.requires),
-                v.dispatches.to_string(),
-                match v.available {
-                    Some(true) => "yes".to_owned(),
-                    Some(false) => "no".to_owned(),
-                    None => "?".to_owned(),
-                },
+    for (kernel, lines) in kernels {
+        t.add_row([kernel.name, "", "", ""]);
+        for line in lines {
+            let here = line.available.map_or("?", |here| if here { "yes" } else { "no" });
+            t.add_row([
+                &format!("  {}", line.name),
+                &needs(&line.requires),
+                &line.dispatches.to_string(),
+                here,
             ]);
         }
     }
     out::table(t);
-    for reason in reasons {
-        outln!("not here: {reason}");
+    for (kernel, lines) in kernels {
+        for line in lines {
+            if let Some(reason) = &line.reason {
+                outln!("not here: {}/{}: {reason}", kernel.name, line.name);
+            }
+        }
     }
-    for k in &report.kernels {
-        outln!("{}: {}", k.name, k.summary);
+    for (kernel, _) in kernels {
+        outln!("{}: {}", kernel.name, kernel.summary);
     }
-    Ok(())
 }
 
 /// Requirements in few characters; all sizes of cooperative matrices count as one.
 fn needs(requires: &[String]) -> String {
-    let short = |text: &String| match text.as_str() {
-        "shader-f16" => "f16".to_owned(),
-        text if text.starts_with(MATRICES) => "matrices".to_owned(),
-        text => text.to_owned(),
-    };
-    let mut all: Vec<String> = requires.iter().map(short).collect();
+    let mut all: Vec<&str> = requires
+        .iter()
+        .map(|text| match text.strip_prefix("shader-") {
+            Some(short) => short,
+            None if text.starts_with(MATRICES) => "matrices",
+            None => text,
+        })
+        .collect();
     all.dedup();
     if all.is_empty() { "-".into() } else { all.join(", ") }
 }
@@ -118,41 +107,22 @@ fn needs(requires: &[String]) -> String {
 /// Prefix of a requirement of matrix units.
 const MATRICES: &str = "cooperative matrices";
 
-fn kernel_line(kernel: &'static Kernel, caps: Option<&Capabilities>) -> KernelLine {
-    KernelLine {
-        name: kernel.name,
-        summary: kernel.summary,
-        params: kernel
-            .params
-            .iter()
-            .chain(kernel.state)
-            .map(|p| ParamLine { name: p.name, doc: p.doc })
-            .collect(),
-        variants: kernel.variants.iter().map(|v| variant_line(kernel, v, caps)).collect(),
-    }
-}
-
-fn variant_line(
+fn line(
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     caps: Option<&Capabilities>,
-) -> VariantLine {
+) -> Line {
     let mut requires = Vec::new();
     if let Some(reflection) = lathe_kernels::reflection(kernel.name, variant.name) {
-        if reflection.needs_subgroup {
-            requires.push("subgroup".to_owned());
-        }
-        if reflection.needs_f16 {
-            requires.push("shader-f16".to_owned());
-        }
+        requires.extend(reflection.needs_subgroup.then(|| "subgroup".to_owned()));
+        requires.extend(reflection.needs_f16.then(|| "shader-f16".to_owned()));
         let matrices = reflection.needs_cooperative_matrix.iter();
         requires.extend(matrices.map(|m| format!("{MATRICES} {m}")));
     }
-    // Whether some shape of the kernel runs: a refusal of one shape is not one of the adapter.
+    // Available if some shape of the kernel runs: a refusal of one shape is not the adapter's.
     let tried = caps.map(|caps| {
-        let problems = kernel.bench().into_iter().chain(kernel.cases());
         let mut reason = None;
-        for problem in problems {
+        for problem in kernel.bench().into_iter().chain(kernel.cases()) {
             match Plan::of(kernel, variant, &problem.shape, caps) {
                 Ok(_) => return Ok(()),
                 Err(e) => reason = reason.or(Some(e.to_string())),
@@ -160,7 +130,7 @@ fn variant_line(
         }
         Err(reason.unwrap_or_default())
     });
-    VariantLine {
+    Line {
         name: variant.name,
         requires,
         dispatches: variant.stages.len(),

@@ -184,30 +184,29 @@ fn print(r: &Report, quality: &Quality) {
         let value = mean.mean.exp();
         Mean { mean: value, std_error: mean.std_error.map(|e| value * e) }
     };
-    let mut t = table::table(&["", ""], &[1]);
-    let mut row = |name: &str, value: String| {
-        t.add_row(vec![name.to_owned(), value]);
-    };
     let named = |Ran { model, kv, activations, .. }: &Ran| {
         format!("{} ({kv} KV, {activations} activations)", model.display())
     };
     let ran = &r.own.ran;
-    row("model", named(ran));
-    row("adapter", format!("{} ({})", ran.adapter.name, ran.executor));
-    row(
-        "windows",
-        format!("{} of up to {} tokens behind token {}", r.windows, r.window, r.start_token),
-    );
-    row("tokens", format!("{} scored, {} left out", r.tokens, r.tokens_left_out));
-    row("mean NLL", shown(quality.nll, 5));
-    row("perplexity", shown(exponential(quality.nll), 4));
+    let windows =
+        format!("{} of up to {} tokens behind token {}", r.windows, r.window, r.start_token);
+    let mut rows = vec![
+        ("model", named(ran)),
+        ("adapter", format!("{} ({})", ran.adapter.name, ran.executor)),
+        ("windows", windows),
+        ("tokens", format!("{} scored, {} left out", r.tokens, r.tokens_left_out)),
+        ("mean NLL", shown(quality.nll, 5)),
+        ("perplexity", shown(exponential(quality.nll), 4)),
+    ];
     if let (Some(compared), Some(against)) = (&r.compared, &quality.against) {
-        row("reference", named(&compared.reference.ran));
-        row("its mean NLL", shown(against.nll, 5));
-        row("its perplexity", shown(exponential(against.nll), 4));
-        row("NLL above it", small(against.more));
-        row("mean KL divergence", small(against.kl));
-        row("same likeliest token", format!("{:.2} %", against.top1 * 100.0));
+        rows.extend([
+            ("reference", named(&compared.reference.ran)),
+            ("its mean NLL", shown(against.nll, 5)),
+            ("its perplexity", shown(exponential(against.nll), 4)),
+            ("NLL above it", small(against.more)),
+            ("mean KL divergence", small(against.kl)),
+            ("same likeliest token", format!("{:.2} %", against.top1 * 100.0)),
+        ]);
     }
-    out::table(t);
+    out::table(table::facts(rows));
 }

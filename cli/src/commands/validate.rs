@@ -294,7 +294,7 @@ fn print(profiles: &[Profile], rows: &[Row], is_file: bool) {
                 if own != kernel {
                     kernel = own;
                     demands.add_row([own, "", "", "", ""]);
-                    outcomes.add_row([own].into_iter().chain(vec![""; profiles.len().max(2)]));
+                    outcomes.add_row([own].into_iter().chain(vec![""; if profiles.is_empty() { 2 } else { profiles.len() }]));
                 }
                 // One blank: the longest name fits so.
                 format!(" {variant}")
