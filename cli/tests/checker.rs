@@ -1,6 +1,8 @@
 //! The checker itself: sabotaged kernels must fail, each in its own way.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{GUARD_BYTES, Pipelines, Policy};
 use lathe_harness::judge::check::{Case, Verdict, check_plan};
@@ -192,7 +194,8 @@ fn a_pipeline_the_device_refuses_is_a_failure_not_a_panic() {
     let problem = kernel.default_problem();
     let mut plan = Plan::of(kernel, &kernel.variants[0], &problem.shape, &gpu.caps).unwrap();
     // The most that naga takes, sixteen times what a device allows.
-    plan.constants.insert("WG".into(), 16_384.0);
+    let code = Arc::make_mut(&mut plan.stages[0].code);
+    code.constants.insert("WG".into(), 16_384.0);
     let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
     fails_with(Some(verdict), "refused residual_add/naive");
     gpu.check_faults().unwrap();

@@ -398,8 +398,8 @@ fn a_users_file_enters_whole_steps() {
     refused(&hint, "mine.wgsl:2:1");
     folder.write("mine.wgsl", text.replace("fn main", "fn other"));
     refused(&hint, "mine.wgsl: has no entry point `main`");
-    refused(&format!("gemv/fast={shown}"), "kernel gemv has no variant `fast`; it has naive");
-    refused(&format!("gemm={shown}"), "hint for kernel gemm, which does not exist");
+    refused(&format!("gemv/fast={shown}"), "kernel gemv has no variant `fast`; there are naive");
+    refused(&format!("gemm={shown}"), "no kernel `gemm`; did you mean `gemv`");
     refused("gemv=absent.wgsl", "absent.wgsl: ");
     refused("gemv/naive=vec4", "takes the place of a variant with a FILE.wgsl");
     // A file is given to be run: one for a kernel that the model has no use for is a mistake.

@@ -321,7 +321,7 @@ fn in_runs(gpu: &Device, name: &str, golden: &Golden, context: usize, together: 
     assert!(recording.dispatches() < apart.recording.dispatches(), "{said}");
     // Waits bring quantised weights; dense ones are loaded ahead of them by what reads them.
     let is_quantised = name.contains("q4") || name.contains("q80");
-    let prefetches = recording.runs.iter().any(|run| run.text.text.contains("run_prefetch_"));
+    let prefetches = recording.runs.iter().any(|run| run.code.text.contains("run_prefetch_"));
     assert!(prefetches || !is_quantised, "{said}");
     let mut executor = on_gpu(gpu, &graph);
     // One operation of a run cannot be looked at alone.
@@ -601,8 +601,8 @@ fn sabotage(graph: &mut DecodeGraph, gpu: &Gpu, kernel: &str, from: &str, to: &s
             continue;
         }
         let variant = op.kernel().variant(&op.plan.variant).unwrap();
-        assert!(op.plan.text.contains(from), "{from:?} is not in {kernel}/{}", variant.name);
-        let text = op.plan.text.replace(from, to);
+        assert!(op.plan.code.text.contains(from), "{from:?} is not in {kernel}/{}", variant.name);
+        let text = op.plan.code.text.replace(from, to);
         op.plan =
             Plan::with_text(op.kernel(), variant, &op.shape, &gpu.caps, &text, "sabotage").unwrap();
     }

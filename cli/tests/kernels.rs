@@ -153,13 +153,13 @@ fn workgroups_fit_unusual_limits() {
     let gemv_q = lathe_kernels::kernel("gemv_q").unwrap();
     let shape = common::problem(gemv_q, "ROWS=1000,K=4480,WEIGHT=q4_k").shape;
     let plan = Plan::of(gemv_q, gemv_q.variant("planes_dp4a24").unwrap(), &shape, &caps).unwrap();
-    assert!(plan.constants["WG"] < 1024.0, "{:?}", plan.constants);
+    assert!(plan.code.constants["WG"] < 1024.0, "{:?}", plan.code.constants);
 
     let caps = Capabilities { invocations: 192, ..caps };
     let fused = lathe_kernels::kernel("matmul_rmsnorm_fused").unwrap();
     let shape = common::problem(fused, "ROWS=300,K=1000").shape;
     let plan = Plan::of(fused, fused.variant("two_pass").unwrap(), &shape, &caps).unwrap();
-    assert_eq!(plan.constants["WG"], 128.0);
+    assert_eq!(plan.code.constants["WG"], 128.0);
 }
 
 /// The norms of two_pass_subgroup run in the workgroup that its product asks for.
@@ -172,8 +172,8 @@ fn norms_are_never_left_to_a_few_invocations() {
         for k in [8, 64, 512, 1152, 6912] {
             let shape = common::problem(fused, &format!("ROWS=2048,K={k}")).shape;
             let plan = Plan::of(fused, variant, &shape, &caps).unwrap();
-            let wide = plan.constants["LANES"] * plan.constants["TEAMS"];
-            assert!((128.0..=256.0).contains(&wide), "{size} {k}: {:?}", plan.constants);
+            let wide = plan.code.constants["LANES"] * plan.code.constants["TEAMS"];
+            assert!((128.0..=256.0).contains(&wide), "{size} {k}: {:?}", plan.code.constants);
         }
     }
 }

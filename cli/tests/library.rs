@@ -39,7 +39,7 @@ const NEGATE: Declaration<Negate> = Declaration {
     }],
     prefer: &|_| &["naive"],
     cost: &|p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
-    tolerance: &|_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "exact" },
+    tolerance: &|_, _| Tolerance::exact("exact"),
     cases: "",
     bench: "N=65",
 };

@@ -201,7 +201,7 @@ fn each_phase_can_be_left_out() {
                 let mut lacking = 0;
                 for (full, cut) in recording.runs.iter().zip(&phase.recording.runs) {
                     assert_eq!((&full.ops, full.layers), (&cut.ops, cut.layers));
-                    let (full, cut) = (phases(&full.text.text), phases(&cut.text.text));
+                    let (full, cut) = (phases(&full.code.text), phases(&cut.code.text));
                     if full == cut {
                         continue;
                     }
@@ -234,7 +234,7 @@ fn the_output_projection_combines_few_splits() {
     ] {
         let graph = of_shape(arch, matrices, context, grid);
         let run = &graph.recording.runs[0];
-        let text = &run.text.text;
+        let text = &run.code.text;
         let said = format!("{arch} {matrices:?} {context}");
         assert_eq!(text.contains("m0_combined_chunk("), combines, "{said}");
         assert_eq!(text.contains("_combine(run_place"), !combines, "{said}");

@@ -268,6 +268,12 @@ fn check_variants(kernel: &Kernel, variants: &[KernelVariant]) -> Result<(), Reg
         if variant.stages.is_empty() {
             return refuse(format!("variant `{}` has no stage", variant.name));
         }
+        if variant.tunables().is_none() {
+            let (name, text) = (variant.name, variant.tunables);
+            return refuse(format!(
+                "variant `{name}`: tunables `{text}`: write NAME=VALUE|VALUE,…"
+            ));
+        }
     }
     Ok(())
 }
@@ -336,7 +342,7 @@ fn fits(kernel: &Kernel, variant: &KernelVariant, text: &Reflection) -> Result<(
             return Err(format!("has no entry point `{}`", stage.entry));
         }
     }
-    for (name, _) in variant.tunables {
+    for (name, _) in variant.tunables().unwrap_or_default() {
         if !text.has_override(name) {
             return Err(format!("tunes `{name}`, which is no override of it"));
         }

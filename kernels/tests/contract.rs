@@ -190,8 +190,8 @@ fn tunables_are_overrides_with_a_default() {
     for k in kernels() {
         for v in k.variants {
             let r = reflection(k.name, v.name).unwrap();
-            for (name, values) in v.tunables {
-                let known = r.overrides.iter().any(|(o, d)| o == name && *d != Default::Required);
+            for (name, values) in v.tunables().unwrap() {
+                let known = r.overrides.iter().any(|(o, d)| *o == name && *d != Default::Required);
                 assert!(known, "{}/{}: {name} is no override with a default", k.name, v.name);
                 assert!(!values.is_empty());
             }

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use lathe_harness::data::row::{Kind, Row, Run};
+use lathe_harness::report::Table;
 use lathe_kernels::{Kernel, Problem};
 
-use crate::markdown::{WIDTH, code, digits, paragraph, plain, table};
+use crate::markdown::{WIDTH, code, compact, digits, paragraph, plain};
 
 /// Folder of the results, from the root of the repository.
 pub(crate) const FOLDER: &str = "benches/records";
@@ -101,7 +102,7 @@ impl Measurements {
             let adapter = plain(adapter);
             let intro =
                 format!("Fastest variants on {adapter} ([how](../measuring.md#one-case)){all}");
-            format!("{}\n{}", paragraph(&intro), table(&titles(&own), &rows))
+            format!("{}\n{}", paragraph(&intro), table(&titles(&own), rows))
         });
         tables.collect::<Vec<_>>().join("\n")
     }
@@ -127,25 +128,32 @@ impl Measurements {
             let own = row.flags().any(|own| own == "own tolerance");
             sections.entry(adapter).or_default().push(vec![
                 format!("{engine} {mapping}"),
-                plain(&row.subject),
+                row.subject.clone(),
                 digits(row.b_us.unwrap_or(f64::NAN)),
-                format!("{} {}", digits(row.median_us), plain(&row.variant)),
+                format!("{} {}", digits(row.median_us), row.variant),
                 format!("{ratio} [{low}, {high}]"),
                 format!("{}{}", row.verdict, if own { " †" } else { "" }),
             ]);
         }
         let titles = "theirs | kernel | >µs | >Lathe's µs | >theirs over Lathe's | theirs is";
+        let titles: Vec<&str> = titles.split(" | ").collect();
         let section = |(adapter, rows): (&str, Vec<Vec<String>>)| {
-            format!("{}:\n\n{}", plain(adapter), table(titles, &rows))
+            format!("{}:\n\n{}", plain(adapter), table(&titles, rows))
         };
         sections.into_iter().map(section).collect::<Vec<_>>().join("\n")
     }
 }
 
 /// Titles of a table of the fastest variants, with the parameters that its shapes have of their own.
-fn titles(own: &[&str]) -> String {
-    let figures = ["variant", ">cold µs", ">warm µs", ">of copy"];
-    own.iter().copied().chain(figures).collect::<Vec<_>>().join(" | ")
+fn titles<'a>(own: &[&'a str]) -> Vec<&'a str> {
+    [own, &["variant", ">cold µs", ">warm µs", ">of copy"]].concat()
+}
+
+/// A table in Markdown.
+fn table(titles: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new("", titles.iter().copied());
+    table.rows = rows;
+    compact(&table.text())
 }
 
 /// Values of parameters in a shape.
@@ -158,7 +166,7 @@ fn values<'a>(shape: &[(&str, &'a str)], names: &[&str]) -> impl Iterator<Item =
 fn columns<'a>(own: impl Iterator<Item = &'a str>, shapes: &[Vec<(&str, &str)>]) -> Vec<&'a str> {
     let mut names: Vec<&str> = own.collect();
     for at in (0..names.len()).rev() {
-        if titles(&names).len() < WIDTH {
+        if titles(&names).join(" | ").len() < WIDTH {
             break;
         }
         let fewer = [&names[..at], &names[at + 1..]].concat();

@@ -90,7 +90,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         out::table(table::facts([
             ("copy, read + write", shown(Some(c.copy_gb_s), "GB/s")),
             ("read", shown(c.read_gb_s, "GB/s")),
-            ("f32 multiply-add", shown(c.f32_tflop_s, "TFLOP/s")),
+            ("f32 multiply-add", shown(Some(c.f32_tflop_s), "TFLOP/s")),
             ("f16 multiply-add", shown(c.f16_tflop_s, "TFLOP/s")),
             ("dot4I8Packed", shown(c.dot4_top_s, "Top/s")),
             ("matrix units, f16 to f32", shown(c.matrix_tflop_s, "TFLOP/s")),

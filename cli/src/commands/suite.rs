@@ -100,7 +100,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if let Some(page) = &opts.html {
         let name = path.and_then(Path::file_name).unwrap_or("suite".as_ref());
         let records = [(name.to_string_lossy().into_owned(), record.clone())];
-        write_page(page, &html::render(&records))?;
+        write_page(page, &html::page(&records, &[]))?;
         eprintln!("wrote {}", page.display());
     }
     saved.end(global, &record, || {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use lathe_harness::error::{Error, Result};
-use lathe_harness::plan::backend_text::{self, Language, Limitation, Written};
+use lathe_harness::plan::backend_text::{self, Language, Limitation};
 use lathe_harness::plan::limits::{Profile, lacking, profiles};
 use lathe_harness::plan::target::{Target, meant};
 use lathe_harness::plan::user::{is_file, reflected};
@@ -183,9 +183,8 @@ impl Row {
                 continue;
             }
             let wrong = match language.write(&module, &info, entry) {
-                Ok(written) if written.is_empty() => "wrote nothing".to_owned(),
                 // What naga writes must be WGSL again.
-                Ok(Written::Text(text)) if language == Language::Wgsl => {
+                Ok(text) if language == Language::Wgsl => {
                     match naga::front::wgsl::parse_str(&text) {
                         Ok(_) => continue,
                         Err(e) => format!("does not parse back: {e}"),
@@ -294,7 +293,14 @@ fn print(profiles: &[Profile], rows: &[Row], is_file: bool) {
                 if own != kernel {
                     kernel = own;
                     demands.add_row([own, "", "", "", ""]);
-                    outcomes.add_row([own].into_iter().chain(vec![""; if profiles.is_empty() { 2 } else { profiles.len() }]));
+                    outcomes.add_row([own].into_iter().chain(vec![
+                        "";
+                        if profiles.is_empty() {
+                            2
+                        } else {
+                            profiles.len()
+                        }
+                    ]));
                 }
                 // One blank: the longest name fits so.
                 format!(" {variant}")

@@ -28,7 +28,7 @@ pub static OPERATION: Declaration<ChunkEnd> = Declaration {
         Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.n)),
     ],
     variants: &[Variant {
-        tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
+        tunables: "WG=128|256|512|1024",
         ..Variant::new("naive", &[Stage::main(&|_, _| 1)])
     }],
     prefer: &|_| &["naive"],

@@ -33,12 +33,11 @@ pub static OPERATION: Declaration<KvAppend> = Declaration {
         let new = 4 * p.k_elements() + p.kv_heads * p.vector_bytes();
         Cost { bytes: (2 * new) as f64, flops: 0.0 }
     },
-    tolerance: &|_, _| Tolerance {
-        k: 0.0,
-        rounding: 0.0,
-        nmse: 0.0,
-        reason: "f32 is copied; f16 is rounded in a direction that WGSL leaves open, by up to a step; \
+    tolerance: &|_, _| {
+        Tolerance::exact(
+            "f32 is copied; f16 is rounded in a direction that WGSL leaves open, by up to a step; \
                  values of q8_0 are off by half a step, whose rounding to f16 comes on top",
+        )
     },
     cases: "
         KV_FORMAT=f32|f16|q8_0:

@@ -67,11 +67,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         constants: &sweep,
         phase: &sweep_phase,
         early: true,
-        tunables: &[
-            ("WG", &[256.0, 512.0]),
-            ("LANES", &[32.0, 64.0, 128.0]),
-            ("RUN", &[4.0, 8.0, 12.0, 16.0]),
-        ],
+        tunables: "WG=256|512,LANES=32|64|128,RUN=4|8|12|16",
         unsupported: &|p, caps| one_dense_vector(p, caps).or_else(|| one_size(caps)),
         ..Variant::PLAIN
     };
@@ -94,7 +90,7 @@ impl<P: MatVec + 'static> Schedule<P> {
             let wg = chunks.min(few_rows.max(few_sums)).min(caps.invocations as usize);
             vec![("WG", (wg.max(size) / size * size) as f64)]
         },
-        tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 320.0, 512.0])],
+        tunables: "WG=32|64|128|256|320|512",
         ..Variant::PLAIN
     };
 
@@ -105,7 +101,7 @@ impl<P: MatVec + 'static> Schedule<P> {
             let lanes = f64::from(soa::lanes(p, 32, 1));
             along_rows::<P>(vec![("LANES", lanes), ("TILE", soa::tile(p, caps, 1) as f64)])
         },
-        tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", soa::LANES)],
+        tunables: "WG=64|128|256,LANES=4|8|16|32",
         unsupported: &one_soa_vector,
         packing: Packing::Planes,
         ..Variant::PLAIN
@@ -114,7 +110,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/subgroup_tiles: LANES lanes an SoA row.
     pub const SUBGROUP_TILES: Variant<P> = Variant {
         constants: &|p, caps| along_rows::<P>(soa::staged(p, soa::subgroup(caps).min(32), caps)),
-        tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", soa::LANES)],
+        tunables: "WG=64|128|256|512,LANES=4|8|16|32",
         ..Self::TREE
     };
 
@@ -156,11 +152,7 @@ impl<P: MatVec + 'static> Schedule<P> {
             let geometry = soa::dot4_phase(p, caps, grid, &[4])?;
             Some([&stacked(p)[..], &geometry].concat())
         },
-        tunables: &[
-            ("WG", &[128.0, 256.0, 512.0]),
-            ("LANES", &[4.0, 8.0, 16.0, 32.0]),
-            ("GROUPS", &[132.0, 264.0, 1056.0]),
-        ],
+        tunables: "WG=128|256|512,LANES=4|8|16|32,GROUPS=132|264|1056",
         unsupported: &|p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
         packing: Packing::Planes,
         ..Variant::PLAIN
@@ -174,7 +166,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     };
 }
 
-const OUTPUT_LANES: Tunables = &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
+const OUTPUT_LANES: &str = "WG=64|128|256,LANES=4|8|16|32";
 
 /// Workgroups of WG / LANES outputs.
 fn outputs_grid<P: MatVec>(p: &P, c: &Constants) -> usize {

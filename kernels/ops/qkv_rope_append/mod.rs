@@ -105,13 +105,14 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             flops: (7 * p.n_tokens * (query + key)) as f64,
         }
     },
-    tolerance: &|p, _| Tolerance {
-        k: 8.0 + (p.head_dim as f64).sqrt(),
-        rounding: 0.0,
-        nmse: 1e-11,
-        reason: "as rms_norm, then two products with table entries rounded once; caches add the \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            8.0 + (p.head_dim as f64).sqrt(),
+            1e-11,
+            "as rms_norm, then two products with table entries rounded once; caches add the \
                  rounding of their type: of f16 in a direction that WGSL leaves open, of q8_0 half a \
                  step and what f16 takes from that",
+        )
     },
     cases: "
         EPS=1e-6,ROPE_BASE=10000:

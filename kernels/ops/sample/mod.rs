@@ -136,11 +136,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 Stage { entry: "choose", grid: &|_, _| 1 },
             ],
             constants: &|_, caps| vec![("WG", largest_group(caps).min(512.0))],
-            tunables: &[
-                ("WG", &[128.0, 256.0, 512.0]),
-                ("SLICE", &[256.0, 512.0, 1024.0, 2048.0]),
-                ("MERGERS", &[8.0, 16.0, 32.0]),
-            ],
+            tunables: "WG=128|256|512,SLICE=256|512|1024|2048,MERGERS=8|16|32",
             unsupported: &too_many,
             ..Variant::PLAIN
         },
@@ -158,7 +154,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 let blocks = p.n.div_ceil(lanes as usize).next_power_of_two().min(MOST_BLOCKS);
                 vec![("WG", lanes), ("BLOCKS", blocks as f64)]
             },
-            tunables: &[("WG", &[256.0, 512.0, 1024.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
+            tunables: "WG=256|512|1024,BLOCKS=64|128|256",
             unsupported: &impossible,
             ..Variant::PLAIN
         },
@@ -173,7 +169,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 let lanes = largest_group(caps).min(256.0);
                 vec![("WG", lanes), ("BLOCKS", blocks(p, lanes).max(PICKS))]
             },
-            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
+            tunables: "WG=128|256|512,BLOCKS=64|128|256",
             unsupported: &keeps_other_than_a_nucleus,
             ..Variant::PLAIN
         },
@@ -187,7 +183,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 let lanes = largest_group(caps).min(256.0);
                 vec![("WG", lanes), ("BLOCKS", blocks(p, lanes))]
             },
-            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
+            tunables: "WG=128|256|512,BLOCKS=64|128|256",
             unsupported: &leaves_some_out,
             ..Variant::PLAIN
         },
@@ -207,11 +203,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                     ("COARSE", coarse as f64),
                 ]
             },
-            tunables: &[
-                ("WG", &[256.0, 512.0, 1024.0]),
-                ("BLOCKS", &[64.0, 128.0, 256.0]),
-                ("COARSE", &[128.0, 256.0, 512.0]),
-            ],
+            tunables: "WG=256|512|1024,BLOCKS=64|128|256,COARSE=128|256|512",
             unsupported: &too_many,
             ..Variant::PLAIN
         },
@@ -226,11 +218,10 @@ pub static OPERATION: Declaration<Sample> = Declaration {
         }
     },
     cost: &|p, _| Cost { bytes: 4.0 * p.n as f64, flops: 0.0 },
-    tolerance: &|_, _| Tolerance {
-        k: 0.0,
-        rounding: 0.0,
-        nmse: 0.0,
-        reason: "weights and sums are integers, and what rounds is defined: the token is exact",
+    tolerance: &|_, _| {
+        Tolerance::exact(
+            "weights and sums are integers, and what rounds is defined: the token is exact",
+        )
     },
     cases: "
         N_KV=9:

@@ -186,6 +186,6 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let Body::GenerationTests(run) = &record.body else { return };
         let grid = generation::tests(run, &record.environment);
         let machine = generation::machine(&record.environment);
-        outln!("{}\n{}\n{machine}", grid.table(), grid.note);
+        outln!("{}\n{}\n{machine}", grid.text(), grid.note);
     })
 }

@@ -361,7 +361,7 @@ impl Selections {
             shape,
             why: selection.why.clone(),
             source: selection.plan.fingerprint(),
-            constants: selection.plan.constants.clone(),
+            constants: selection.plan.code.constants.clone(),
             tuned: selection.plan.is_tuned,
         });
     }

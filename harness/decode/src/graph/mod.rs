@@ -19,7 +19,8 @@ use choose::Chooser;
 use lathe_device::error::{Error, Result};
 use lathe_device::plan::recording::{Recording, TensorId};
 use lathe_device::plan::run::Runs;
-use lathe_device::plan::select::{self, Hint};
+use lathe_device::plan::select::Hint;
+use lathe_device::plan::target::kernel_named;
 use lathe_device::plan::tuned::Tuned;
 use lathe_model::Config;
 pub use lathe_record::record::Selected;
@@ -152,7 +153,7 @@ pub(super) fn build_tuned(
     tuned: Option<&Tuned>,
 ) -> Result<DecodeGraph> {
     for name in options.hints.keys() {
-        select::known(name)?;
+        kernel_named(name)?;
     }
     if options.sequences == 0 {
         return Err(Error::Usage("0 sequences: a step takes at least one further".into()));

@@ -152,7 +152,7 @@ pub fn subjects(
     };
     let plans = [plan(&sides[0])?, plan(&sides[1])?];
     let mixed = plans[0].built_in != plans[1].built_in;
-    let own_tolerance = plans.iter().any(|plan| plan.foreign().tolerated.is_some());
+    let own_tolerance = plans.iter().any(|plan| plan.foreign.tolerated.is_some());
     let (mut outcome, sides) = plans_against(gpu, plans, problem, bench, options)?;
     outcome.flags.extend(one_shape.then_some(Flag::OneShape));
     outcome.flags.extend(own_tolerance.then_some(Flag::OwnTolerance));

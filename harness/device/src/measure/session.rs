@@ -236,8 +236,8 @@ impl Session {
         let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
         let wgsl = plan.users_text();
         let bound = plan.tolerance(problem).nmse;
-        let own_tolerance = plan.foreign().tolerated.is_some();
-        let tuned = if plan.is_tuned { plan.constants.clone() } else { BTreeMap::new() };
+        let own_tolerance = plan.foreign.tolerated.is_some();
+        let tuned = if plan.is_tuned { plan.code.constants.clone() } else { BTreeMap::new() };
         let checked = self.gpu.checks == Checks::Files && !plan.built_in;
         let gpu = Arc::clone(&self.gpu);
         let rotate = self.options.rotate_bytes;

@@ -80,11 +80,11 @@ pub fn candidates(
     for variant in variants {
         all.push(Candidate::plain(variant));
         let mut sets = vec![Candidate::plain(variant)];
-        for (name, values) in variant.tunables {
+        for (name, values) in variant.tunables().unwrap_or_default() {
             let mut more = Vec::with_capacity(sets.len() * values.len());
             for (set, value) in sets.iter().flat_map(|set| values.iter().map(move |v| (set, v))) {
                 let mut set = set.clone();
-                set.constants.insert((*name).to_owned(), *value);
+                set.constants.insert(name.to_owned(), *value);
                 more.push(set);
             }
             sets = more;
@@ -614,8 +614,9 @@ mod tests {
         let all = candidates(&kernel.variants.iter().collect::<Vec<_>>(), &[]);
         let of = |name: &str| all.iter().filter(|c| c.variant == name).count();
         for variant in kernel.variants {
-            let sets: usize = variant.tunables.iter().map(|(_, values)| values.len()).product();
-            assert_eq!(of(variant.name), 1 + if variant.tunables.is_empty() { 0 } else { sets });
+            let tunables = variant.tunables().expect("a table");
+            let sets: usize = tunables.iter().map(|(_, values)| values.len()).product();
+            assert_eq!(of(variant.name), 1 + if tunables.is_empty() { 0 } else { sets });
         }
         assert_eq!(of("subgroup"), 1 + 4 * 6);
         assert_eq!(

@@ -11,12 +11,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use lathe_kernels::phases::{self, Grid};
-use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
+use lathe_kernels::{Capabilities, ReflectError, Reflection};
 use layers::Layers;
 
-use crate::plan::limits;
 use crate::plan::memory::padded;
 use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
+use crate::plan::{Code, limits};
 
 /// Maximum number of sectors that an invocation may prefetch at a grid barrier: each is a line of
 /// WGSL.
@@ -102,8 +102,8 @@ pub struct Run {
     pub phases: usize,
     /// Its workgroups.
     pub grid: Grid,
-    /// WGSL with naga's reflection of it. Equal kernels share it.
-    pub text: Arc<RunText>,
+    /// Its code, without overrides. Equal kernels share it.
+    pub code: Arc<Code>,
     /// Target of each variable.
     pub bound: Vec<(String, Bound)>,
     /// The counters of its grid barrier.
@@ -151,15 +151,6 @@ impl Stack {
     }
 }
 
-/// A joined text.
-#[derive(Debug)]
-pub struct RunText {
-    /// WGSL.
-    pub text: String,
-    /// Properties that naga finds in it.
-    pub reflection: Reflection,
-}
-
 /// Name of the grid barrier's counters.
 fn arrivals_name(grid: Grid) -> String {
     format!("run.arrivals.{}", grid.groups)
@@ -168,7 +159,7 @@ fn arrivals_name(grid: Grid) -> String {
 /// Returns true if each of an operation's dispatches can be a phase on a grid.
 fn is_phase(op: &Op, grid: Grid) -> bool {
     let fits = |entry: &str| {
-        let workgroup = op.plan.reflection.workgroup(entry, &op.plan.constants);
+        let workgroup = op.plan.code.reflection.workgroup(entry, &op.plan.code.constants);
         workgroup.is_ok_and(|(_, invocations)| invocations == grid.invocations)
     };
     let linear = |groups: [u32; 3]| groups[1] == 1 && groups[2] == 1;
@@ -196,7 +187,7 @@ pub fn add_runs(
         let (count, found) = most_layers(recording, left, grid, caps, &mut texts)?;
         let (first, ops) = (left[0].clone(), left[0].start..left[count - 1].end);
         left = &left[count..];
-        let Some((buffers, names, text)) = found else { continue };
+        let Some((buffers, names, code)) = found else { continue };
         for op in first.clone().filter(|op| first.contains(&(op + 1))) {
             if layers::inlined(recording, op).is_some() {
                 let [made, reader] = [op, op + 1].map(|op| recording.ops[op].label);
@@ -214,7 +205,7 @@ pub fn add_runs(
         });
         bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(arrivals)));
         let phases = dispatches(recording, &ops);
-        recording.runs.push(Run { ops, layers: count, phases, grid, text, bound, arrivals });
+        recording.runs.push(Run { ops, layers: count, phases, grid, code, bound, arrivals });
     }
     Ok(())
 }
@@ -282,7 +273,7 @@ pub fn without_each_phase(
                 joined.buffers.into_iter().map(|(name, i)| (name, layers.buffers[i].clone()));
             run.bound = bound.collect();
             run.bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(full.arrivals)));
-            run.text = Arc::new(RunText { text: joined.text, reflection });
+            run.code = Arc::new(Code::new(joined.text, Arc::new(reflection)));
         }
         left_out.push(LeftOut { ops, stage: key.2, recording: Arc::new(without) });
     }
@@ -325,7 +316,7 @@ fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
 }
 
 /// A persistent kernel: its buffers, its variables with the numbers of their buffers, its text.
-type Found = (Vec<Bound>, Vec<(String, usize)>, Arc<RunText>);
+type Found = (Vec<Bound>, Vec<(String, usize)>, Arc<Code>);
 
 /// The largest number of leading layers that fit one persistent kernel, and that kernel; none where
 /// a single layer is too much for the adapter.
@@ -334,7 +325,7 @@ fn most_layers(
     left: &[Range<usize>],
     grid: Grid,
     caps: &Capabilities,
-    texts: &mut HashMap<String, Arc<RunText>>,
+    texts: &mut HashMap<String, Arc<Code>>,
 ) -> Result<(usize, Option<Found>), ReflectError> {
     let together = left.windows(2).take_while(|two| two[0].end == two[1].start).count() + 1;
     let first = recording.ops[left[0].start].label;
@@ -347,20 +338,19 @@ fn most_layers(
             }
         };
         let joined = layers.join(grid)?;
-        let (text, buffers) = (&joined.text, &joined.buffers);
-        let text = match texts.get(text) {
-            Some(text) => Arc::clone(text),
+        let code = match texts.get(&joined.text) {
+            Some(known) => Arc::clone(known),
             None => {
-                let reflection = joined.reflected()?;
-                let known = Arc::new(RunText { text: text.clone(), reflection });
-                texts.insert(text.clone(), Arc::clone(&known));
-                known
+                let reflection = Arc::new(joined.reflected()?);
+                let code = Arc::new(Code::new(joined.text.clone(), reflection));
+                texts.insert(joined.text, Arc::clone(&code));
+                code
             }
         };
-        let workgroup = text.reflection.workgroup(phases::ENTRY, &Constants::new())?;
-        let lacking = limits::lacking(&text.reflection, phases::ENTRY, workgroup, caps);
+        let workgroup = code.reflection.workgroup(phases::ENTRY, &code.constants)?;
+        let lacking = limits::lacking(&code.reflection, phases::ENTRY, workgroup, caps);
         match lacking.first() {
-            None => return Ok((count, Some((layers.buffers, buffers.clone(), text)))),
+            None => return Ok((count, Some((layers.buffers, joined.buffers, code)))),
             Some(reason) => {
                 tracing::info!("{count} layers from {first} on are not one run: it {reason}");
             }

@@ -9,6 +9,7 @@ use lathe_kernels::{Capabilities, Kernel, ReflectError, Shape};
 use lathe_record::record::FIRST_PREFERENCE;
 
 use crate::error::{Error, Result};
+use crate::plan::target::{kernel_named, variant_named};
 use crate::plan::tuned::Tuned;
 use crate::plan::user::is_file;
 use crate::plan::{Plan, PlanError, Subject};
@@ -61,28 +62,18 @@ impl Hint {
         let (left, right) = text.split_once('=').ok_or_else(|| {
             usage("expected KERNEL=VARIANT, KERNEL=FILE.wgsl or KERNEL/VARIANT=FILE.wgsl")
         })?;
-        let (name, place) = match left.split_once('/') {
-            Some((kernel, variant)) => (kernel, Some(variant)),
-            None => (left, None),
-        };
-        if !is_file(right) {
-            return match place {
-                None => Ok((name.to_owned(), right.into())),
-                Some(_) => {
-                    Err(usage("KERNEL/VARIANT takes the place of a variant with a FILE.wgsl"))
-                }
-            };
+        let (name, place) = left.split_once('/').map_or((left, None), |(k, v)| (k, Some(v)));
+        match place {
+            _ if is_file(right) => {
+                let kernel = kernel_named(name)?;
+                let first = || Ok(&kernel.variants[0]);
+                let place = place.map_or_else(first, |place| variant_named(kernel, place))?;
+                let file = Subject::compile(Path::new(right), kernel, place);
+                Ok((name.to_owned(), Hint::File(file.map_err(PlanError::into_usage)?)))
+            }
+            None => Ok((name.to_owned(), right.into())),
+            Some(_) => Err(usage("KERNEL/VARIANT takes the place of a variant with a FILE.wgsl")),
         }
-        let kernel = known(name)?;
-        let place = match place {
-            None => &kernel.variants[0],
-            Some(variant) => kernel.variant(variant).ok_or_else(|| {
-                let known = names(kernel.variants.iter().map(|v| v.name));
-                usage(&format!("kernel {name} has no variant `{variant}`; it has {known}"))
-            })?,
-        };
-        let file = Subject::compile(Path::new(right), kernel, place);
-        Ok((name.to_owned(), Hint::File(file.map_err(PlanError::into_usage)?)))
     }
 }
 
@@ -102,29 +93,12 @@ pub fn parse_hints(texts: &[String]) -> Result<Hints> {
     Ok(hints)
 }
 
-/// The kernel that a hint is for.
-pub fn known(name: &str) -> Result<&'static Kernel> {
-    lathe_kernels::kernel(name).ok_or_else(|| {
-        Error::Usage(format!(
-            "hint for kernel {name}, which does not exist; there are {}",
-            names(lathe_kernels::kernels().iter().map(|k| k.name))
-        ))
-    })
-}
-
 /// The reason why no variant could be selected.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
     /// The hint names no variant of this kernel.
-    #[error("hint {kernel}={hint}: kernel {kernel} has no such variant; it has {known}")]
-    UnknownVariant {
-        /// Kernel.
-        kernel: &'static str,
-        /// The hint's variant.
-        hint: String,
-        /// The kernel's variants.
-        known: String,
-    },
+    #[error("hint {0}={1}: {2}")]
+    UnknownVariant(&'static str, String, Error),
     /// The hinted variant cannot run here. It is never replaced by another.
     #[error("hint {kernel}={hint} cannot hold for {shape}: {reason}")]
     HintUnavailable {
@@ -180,16 +154,13 @@ pub fn select(
             continue;
         };
         match Plan::of(kernel, variant, shape, caps) {
+            Err(e) => passed_over.push(format!("{name}: {e}")),
             Ok(plan) => {
-                let why = if passed_over.is_empty() {
-                    FIRST_PREFERENCE.to_owned()
-                } else {
-                    format!("first that can run; {}", passed_over.join("; "))
+                let why = match passed_over.as_slice() {
+                    [] => FIRST_PREFERENCE.to_owned(),
+                    reasons => format!("first that can run; {}", reasons.join("; ")),
                 };
                 return Ok(Selection { plan, why: why + &apart });
-            }
-            Err(e) => {
-                passed_over.push(format!("{name}: {e}"));
             }
         }
     }
@@ -208,11 +179,8 @@ fn hinted(
 ) -> Result<Selection, SelectError> {
     let (plan, why) = match hint {
         Hint::Variant(name) => {
-            let variant = kernel.variant(name).ok_or_else(|| SelectError::UnknownVariant {
-                kernel: kernel.name,
-                hint: name.clone(),
-                known: names(kernel.variants.iter().map(|v| v.name)),
-            })?;
+            let variant = variant_named(kernel, name)
+                .map_err(|e| SelectError::UnknownVariant(kernel.name, name.clone(), e))?;
             (Plan::of(kernel, variant, shape, caps), "explicit hint".to_owned())
         }
         Hint::File(file) => {
@@ -232,8 +200,4 @@ fn hinted(
     };
     let (hint, shape) = (hint.to_string(), shape.show(kernel.params));
     Err(SelectError::HintUnavailable { kernel: kernel.name, hint, shape, reason })
-}
-
-fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
-    all.collect::<Vec<_>>().join(", ")
 }

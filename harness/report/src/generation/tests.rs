@@ -123,7 +123,7 @@ fn every_figure_that_nobody_verified_says_so() {
 #[test]
 fn llama_benchs_table() {
     let grid = super::tests(&tests(&["a.gguf"], true), &environment());
-    let lines: Vec<String> = grid.table().lines().map(str::to_owned).collect();
+    let lines: Vec<String> = grid.text().lines().map(str::to_owned).collect();
     assert_eq!(
         lines,
         [

@@ -165,20 +165,21 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             flops: (4 * slots * query + 7 * (query + key)) as f64,
         }
     },
-    tolerance: &|p, s| Tolerance {
-        k: 24.0 + 3.0 * (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
-        rounding: 0.0,
-        // A step of f16 in the new key and value, whose direction WGSL leaves open; of q8_0 the
-        // quants whose values lie half way between two, each 1/127 of its block at most, of
-        // one slot among all.
-        nmse: match p.kv_format {
-            KvFormat::F32 => 1e-9,
-            KvFormat::F16 => 1e-6,
-            KvFormat::Q8_0 => 1e-5 + 1.3e-4 / p.slots(s.n_kv) as f64,
-        },
-        reason: "as attention_decode over queries and a key off as qkv_rope_append's, whose \
+    tolerance: &|p, s| {
+        Tolerance::new(
+            24.0 + 3.0 * (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
+            // A step of f16 in the new key and value, whose direction WGSL leaves open; of q8_0 the
+            // quants whose values lie half way between two, each 1/127 of its block at most, of
+            // one slot among all.
+            match p.kv_format {
+                KvFormat::F32 => 1e-9,
+                KvFormat::F16 => 1e-6,
+                KvFormat::Q8_0 => 1e-5 + 1.3e-4 / p.slots(s.n_kv) as f64,
+            },
+            "as attention_decode over queries and a key off as qkv_rope_append's, whose \
                  magnitudes are in the scores'; what rounding the new key and value may \
                  move is in the reference's magnitude",
+        )
     },
     cases: "
         EPS=1e-6,ROPE_BASE=10000:

@@ -104,18 +104,16 @@ fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
     let half_ulp = 4096.0;
     let d = p.head_dim as f64;
     let rounded = if p.kv_format == KvFormat::F16 { 2.0 } else { 4.0 };
-    Tolerance {
-        k: 16.0
-            + d.sqrt()
+    Tolerance::new(
+        16.0 + d.sqrt()
             + keys.sqrt()
             + (d + keys) / 16.0
             + rounded * half_ulp * (4.0 / d.sqrt()).min(1.0),
-        rounding: 0.0,
-        nmse: 3e-6,
-        reason: "queries and weights rounded to f16 err by up to 2^-11 each, scores by as much of the \
+        3e-6,
+        "queries and weights rounded to f16 err by up to 2^-11 each, scores by as much of the \
                  sizes of their products, HEAD_DIM of them as a random walk, which act through exp on every weight (in the reference's \
                  magnitude); matrix units truncate sums; else as f32",
-    }
+    )
 }
 
 /// Rows of a block of `flash`.
@@ -179,7 +177,7 @@ fn split_constants(p: &AttentionPrefill, rows: usize) -> Overrides {
     vec![("SPLITS", splits as f64), ("COMBINE_FOURS", (256 / parts) as f64)]
 }
 
-const SPLITS: Tunables = &[("SPLITS", &[2.0, 4.0, 8.0, 16.0, 32.0, 64.0])];
+const SPLITS: &str = "SPLITS=2|4|8|16|32|64";
 
 /// The declaration.
 pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
@@ -247,7 +245,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
                 let rows = [8, 4, 2].into_iter().filter(|r| *r <= most).find(fits).unwrap_or(1);
                 tiled_constants(p, rows, 64, 32, room)
             },
-            tunables: &[("TILE", &[4.0, 8.0, 16.0])],
+            tunables: "TILE=4|8|16",
             unsupported: &|p, _| ragged(p),
             ..Variant::PLAIN
         },
@@ -259,7 +257,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
                 let fits = |each: &usize| p.blocks(16 * each) >= 128 && flash_fits(*each, caps);
                 vec![("ROWS_EACH", [4, 2].into_iter().find(fits).unwrap_or(1) as f64)]
             },
-            tunables: &[("ROWS_EACH", &[1.0, 2.0, 4.0])],
+            tunables: "ROWS_EACH=1|2|4",
             unsupported: &flash_unsupported,
             ..Variant::PLAIN
         },
@@ -340,13 +338,8 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             flops: (4 * p.keys(s).sum::<usize>() * query) as f64,
         }
     },
-    tolerance: &|p, s| Tolerance {
-        k: 16.0 + (p.head_dim as f64).sqrt() + (p.most_keys(s) as f64).sqrt(),
-        rounding: 0.0,
-        nmse: 1e-9,
-        reason: "as attention_decode: score errors act through exp on every weight (in the \
-                 reference's magnitude); sums over head_dim and keys behave as random walks",
-    },
+    tolerance: &|p, s| Tolerance::new(16.0 + (p.head_dim as f64).sqrt() + (p.most_keys(s) as f64).sqrt(),1e-9,"as attention_decode: score errors act through exp on every weight (in the \
+                 reference's magnitude); sums over head_dim and keys behave as random walks"),
     cases: "
         Q_ROW=qkv,KV_FORMAT=f16:
             # Windows that begin inside the call; tiles that only some rows reach.

@@ -119,12 +119,12 @@ impl Case {
             .drawn
             .iter()
             .map(|(name, content)| {
-                let is_apart = plan.foreign().parts.iter().any(|part| part.of == *name);
+                let is_apart = plan.foreign.parts.iter().any(|part| part.of == *name);
                 let content = match content {
                     TensorInit::Weights(rows, _) if is_apart => TensorInit::Apart(rows.clone()),
                     TensorInit::Weights(rows, _) => TensorInit::Weights(rows.clone(), packing),
                     TensorInit::Kv { len, vectors, .. } => {
-                        let order = plan.foreign().kv_orders.get(name).copied().unwrap_or_default();
+                        let order = plan.foreign.kv_orders.get(name).copied().unwrap_or_default();
                         TensorInit::Kv { len: *len, vectors: *vectors, order }
                     }
                     other => other.clone(),
@@ -147,7 +147,7 @@ impl Case {
         let op = &self.recording.ops[0];
         let named = op.own.iter().find(|(_, id)| *id == tensor).map(|(name, _)| name);
         let part =
-            named.and_then(|name| op.plan.foreign().parts.iter().find(|part| part.name == *name));
+            named.and_then(|name| op.plan.foreign.parts.iter().find(|part| part.name == *name));
         part.map_or(tensor, |part| op.tensor(part.of))
     }
 
@@ -368,15 +368,10 @@ impl Case {
             return self.kernel.binding(name).map(|b| b.role);
         }
         let (name, _) = op.own.iter().find(|(_, id)| *id == tensor)?;
-        if op.plan.foreign().parts.iter().any(|part| part.name == *name) {
+        if op.plan.foreign.parts.iter().any(|part| part.name == *name) {
             return Some(Role::Input);
         }
-        op.plan
-            .foreign()
-            .scratch
-            .iter()
-            .any(|(scratch, _)| scratch == name)
-            .then_some(Role::Scratch)
+        op.plan.foreign.scratch.iter().any(|(scratch, _)| scratch == name).then_some(Role::Scratch)
     }
 
     pub(crate) fn is_large(&self, tensor: TensorId) -> bool {

@@ -1,12 +1,118 @@
-//! Time of one submission: GPU timestamps around it, or the wall clock where there are none.
+//! GPU time: timestamps that the device writes at the ends of passes, and the time of a submission,
+//! by them or by the wall clock where there are none.
 
 use std::time::{Duration, Instant};
 
 use lathe_record::record::Clock;
+use wgpu::BufferUsages;
 
 use super::Gpu;
-use super::timestamps::{Ticks, Timestamps};
+use super::buffers::create;
 use crate::error::Result;
+
+/// Maximum number of spans, two timestamps each, in a query set.
+const MOST_SPANS: usize = wgpu::QUERY_SET_MAX_QUERIES as usize / 2;
+
+/// Reusable queries and buffers for a number of spans, each between two timestamps. Reading takes
+/// four steps: passes carry the result of [`Timestamps::around`] or [`Timestamps::writes`], the
+/// last command encoder is given to [`Timestamps::resolve`], [`Timestamps::map`] follows the
+/// submission, and [`Timestamps::read`] the wait for it.
+#[derive(Debug)]
+pub(crate) struct Timestamps {
+    queries: wgpu::QuerySet,
+    resolved: wgpu::Buffer,
+    staging: wgpu::Buffer,
+}
+
+/// The two timestamps of a span, in ticks of [`Gpu::timestamp_period`] nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticks {
+    /// The first.
+    pub begin: u64,
+    /// The second.
+    pub end: u64,
+}
+
+impl Ticks {
+    /// Ticks from the first to the second; none where time ran backwards.
+    pub(crate) fn elapsed(self) -> Option<u64> {
+        self.end.checked_sub(self.begin)
+    }
+
+    /// The time between them; none if the timestamp did not advance.
+    pub(crate) fn duration(self, period_ns: f64) -> Option<Duration> {
+        let ticks = self.elapsed().filter(|ticks| *ticks > 0)?;
+        Some(Duration::from_nanos((ticks as f64 * period_ns) as u64))
+    }
+}
+
+impl Timestamps {
+    /// Allocates queries and buffers for `spans` spans; none on an adapter without timestamps.
+    ///
+    /// # Errors
+    /// A query set does not hold that many, or the device refuses it.
+    pub(crate) fn new(gpu: &Gpu, spans: usize) -> Result<Option<Self>> {
+        if !gpu.adapter.timestamps {
+            return Ok(None);
+        }
+        if spans > MOST_SPANS {
+            let reason = format!("a query set holds {MOST_SPANS}");
+            return Err(gpu.unavailable(format!("timing {spans} spans at once"), reason));
+        }
+        let made = gpu.scoped("timestamp queries", |device| {
+            let count = 2 * spans.max(1) as u32;
+            let size = u64::from(count * wgpu::QUERY_SIZE);
+            let buffer = |usage| create(device, "timestamps", size, usage | BufferUsages::COPY_DST);
+            let (label, ty) = (Some("timestamps"), wgpu::QueryType::Timestamp);
+            Self {
+                queries: device.create_query_set(&wgpu::QuerySetDescriptor { label, ty, count }),
+                resolved: buffer(BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC),
+                staging: buffer(BufferUsages::MAP_READ),
+            }
+        })?;
+        Ok(Some(made))
+    }
+
+    /// Timestamp writes of a pass that is a whole span.
+    pub(crate) fn around(&self, span: usize) -> wgpu::ComputePassTimestampWrites<'_> {
+        self.writes(span, true, true)
+    }
+
+    /// Timestamp writes of a pass that begins a span, ends it, or both.
+    pub(crate) fn writes(
+        &self,
+        span: usize,
+        begins: bool,
+        ends: bool,
+    ) -> wgpu::ComputePassTimestampWrites<'_> {
+        let query = 2 * span as u32;
+        wgpu::ComputePassTimestampWrites {
+            query_set: &self.queries,
+            beginning_of_pass_write_index: begins.then_some(query),
+            end_of_pass_write_index: ends.then_some(query + 1),
+        }
+    }
+
+    /// Ends the commands whose passes carry the timestamps: resolves and copies them.
+    pub(crate) fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
+        let bytes = self.resolved.size();
+        let count = (bytes / u64::from(wgpu::QUERY_SIZE)) as u32;
+        encoder.resolve_query_set(&self.queries, 0..count, &self.resolved, 0);
+        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, bytes);
+    }
+
+    /// Requests the timestamps of the submission just made.
+    pub(crate) fn map(&self) {
+        self.staging.map_async(wgpu::MapMode::Read, .., |_| {});
+    }
+
+    /// The timestamps of each span; valid after the wait for the submission.
+    pub(crate) fn read(&self, gpu: &Gpu) -> Result<Vec<Ticks>> {
+        let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&gpu.mapped(&self.staging)?);
+        let pairs = ticks.as_chunks().0.iter();
+        Ok(pairs.map(|[begin, end]| Ticks { begin: *begin, end: *end }).collect())
+    }
+}
 
 /// Reusable queries and buffers for timing submissions.
 #[derive(Debug)]
@@ -29,14 +135,9 @@ impl Span {
     pub fn pass(
         &self,
         gpu: &Gpu,
-        encode: impl FnOnce(&mut wgpu::ComputePass<'_>),
+        mut encode: impl FnMut(&mut wgpu::ComputePass<'_>),
     ) -> Result<Duration> {
-        let mut encode = Some(encode);
-        self.passes(gpu, 1, |pass, _| {
-            if let Some(encode) = encode.take() {
-                encode(pass);
-            }
-        })
+        self.passes(gpu, 1, |pass, _| encode(pass))
     }
 
     /// Times `count` compute passes, at least one, each in a command buffer of its own. The first
@@ -153,12 +254,23 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::gcd;
+    use super::*;
 
     #[test]
     fn the_step_divides_every_difference() {
         assert_eq!([96, 64, 0, 160].into_iter().fold(0, gcd), 32);
         assert_eq!([7, 5].into_iter().fold(0, gcd), 1);
-        assert_eq!([].into_iter().fold(0, gcd), 0);
+    }
+
+    #[test]
+    fn a_timestamp_that_did_not_advance_is_no_measurement() {
+        let ticks = |begin, end| Ticks { begin, end };
+        assert_eq!(ticks(10, 15).duration(32.0), Some(Duration::from_nanos(160)));
+        assert_eq!(ticks(10, 13).duration(0.5), Some(Duration::from_nanos(1)));
+        assert_eq!(ticks(10, 10).duration(32.0), None);
+        assert_eq!(ticks(10, 9).duration(32.0), None);
+        assert_eq!(ticks(0, u64::MAX).elapsed(), Some(u64::MAX));
+        assert_eq!(ticks(10, 10).elapsed(), Some(0));
+        assert_eq!(ticks(10, 9).elapsed(), None);
     }
 }
