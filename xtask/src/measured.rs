@@ -130,7 +130,7 @@ impl Measurements {
                 format!("{engine} {mapping}"),
                 row.subject.clone(),
                 digits(row.b_us.unwrap_or(f64::NAN)),
-                format!("{} {}", digits(row.median_us), row.variant),
+                digits(row.median_us),
                 format!("{ratio} [{low}, {high}]"),
                 format!("{}{}", row.verdict, if own { " †" } else { "" }),
             ]);
