@@ -29,7 +29,7 @@ macro_rules! eprintln {
 
 /// A stream of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Stdout,
     Stderr,
 }
@@ -45,7 +45,7 @@ thread_local! {
 }
 
 /// Runs `work` and returns its result with the bytes that it wrote to stdout and to stderr.
-pub(super) fn captured<T>(work: impl FnOnce() -> T) -> (T, Vec<u8>, Vec<u8>) {
+pub(crate) fn captured<T>(work: impl FnOnce() -> T) -> (T, Vec<u8>, Vec<u8>) {
     CAPTURED.set(Some(Captured::default()));
     let result = work();
     let Captured { stdout, stderr } = CAPTURED.take().unwrap_or_default();
@@ -54,7 +54,7 @@ pub(super) fn captured<T>(work: impl FnOnce() -> T) -> (T, Vec<u8>, Vec<u8>) {
 
 impl Stream {
     /// Returns true if a person reads this stream in a terminal.
-    pub(super) fn is_terminal(self) -> bool {
+    pub(crate) fn is_terminal(self) -> bool {
         let captured = CAPTURED.with_borrow(Option::is_some);
         !captured
             && match self {
@@ -85,7 +85,7 @@ impl Write for Stream {
 }
 
 /// Prints a line on stderr, and ignores a closed stderr.
-pub(super) fn said(line: fmt::Arguments<'_>) {
+pub(crate) fn said(line: fmt::Arguments<'_>) {
     let _ = Stream::Stderr.write_all(format!("{line}\n").as_bytes());
 }
 
@@ -97,12 +97,12 @@ struct Document<'a, T: Serialize> {
 }
 
 /// Prints a body as the only document on stdout.
-pub(super) fn json(body: &impl Serialize) {
+pub(crate) fn json(body: &impl Serialize) {
     document(&Document { schema_version: SCHEMA_VERSION, body });
 }
 
 /// Prints a value with a version of its own, such as a record, as the only document on stdout.
-pub(super) fn document(body: &impl Serialize) {
+pub(crate) fn document(body: &impl Serialize) {
     match serde_json::to_string_pretty(body) {
         Ok(text) => line(format_args!("{}", tamed(text))),
         Err(e) => end(&e.into()),
@@ -110,7 +110,7 @@ pub(super) fn document(body: &impl Serialize) {
 }
 
 /// JSON whose strings have no control character that JSON allows and a terminal obeys.
-pub(super) fn tamed(text: String) -> String {
+pub(crate) fn tamed(text: String) -> String {
     let obeyed = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
     if !text.contains(obeyed) {
         return text;
@@ -121,13 +121,13 @@ pub(super) fn tamed(text: String) -> String {
 
 /// Prints a line, or several. Names and contents of files cannot move a terminal's cursor: control
 /// characters are escaped.
-pub(super) fn line(text: fmt::Arguments<'_>) {
+pub(crate) fn line(text: fmt::Arguments<'_>) {
     self::text(&(escaped(&text.to_string()).into_owned() + "\n"));
 }
 
 /// Tone of a verdict: its colour on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(crate) enum Tone {
     /// Right, or faster.
     Good,
     /// Wrong, or slower.
@@ -137,7 +137,7 @@ pub(super) enum Tone {
 }
 
 /// Prints a verdict, in its colour where stdout is a terminal that may have some.
-pub(super) fn verdict(tone: Tone, said: &str) {
+pub(crate) fn verdict(tone: Tone, said: &str) {
     let said = escaped(said);
     let coloured = Stream::Stdout.is_terminal() && colours();
     text(&(toned(tone, &said, coloured) + "\n"));
@@ -156,13 +156,13 @@ fn toned(tone: Tone, text: &str, coloured: bool) -> String {
 }
 
 /// Returns true if a terminal may be written to in colours: see <https://no-color.org>.
-pub(super) fn colours() -> bool {
+pub(crate) fn colours() -> bool {
     let asked = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     asked && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Prints a table: at most as wide as the terminal, or at full width where stdout is none.
-pub(super) fn table(mut table: Table) {
+pub(crate) fn table(mut table: Table) {
     if Stream::Stdout.is_terminal()
         && let Some((_, columns)) = Term::stdout().size_checked()
     {
@@ -172,13 +172,13 @@ pub(super) fn table(mut table: Table) {
 }
 
 /// Prints a table of texts that may be long: as wide as the terminal at most, or 80 columns.
-pub(super) fn fitted(mut table: Table) {
+pub(crate) fn fitted(mut table: Table) {
     fit(&mut table, 80);
     self::table(table);
 }
 
 /// Prints a piece of a model's output: unchanged, but with escapes on a terminal.
-pub(super) fn piece(text: &str) {
+pub(crate) fn piece(text: &str) {
     match Stream::Stdout.is_terminal() {
         true => self::text(&escaped(text)),
         false => self::text(text),
@@ -186,12 +186,12 @@ pub(super) fn piece(text: &str) {
 }
 
 /// Prints lines that were made for other programs, as they are.
-pub(super) fn text(text: &str) {
+pub(crate) fn text(text: &str) {
     write(Stream::Stdout, text);
 }
 
 /// Prints a text on a stream, as it is.
-pub(super) fn write(mut stream: Stream, text: &str) {
+pub(crate) fn write(mut stream: Stream, text: &str) {
     if let Err(e) = stream.write_all(text.as_bytes())
         && stream == Stream::Stdout
     {
@@ -200,7 +200,7 @@ pub(super) fn write(mut stream: Stream, text: &str) {
 }
 
 /// Ends the command after a write to stdout, or in its place, was refused.
-pub(super) fn end(why: &io::Error) -> ! {
+pub(crate) fn end(why: &io::Error) -> ! {
     if why.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
@@ -209,7 +209,7 @@ pub(super) fn end(why: &io::Error) -> ! {
 }
 
 /// A text with control characters as escapes, but for ends of lines and tabs.
-pub(super) fn escaped(text: &str) -> Cow<'_, str> {
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     let acts = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(acts) {
         return Cow::Borrowed(text);

@@ -12,7 +12,7 @@ use lathe_harness::error::{Error, Result};
 use lathe_harness::measure::command_line;
 
 #[derive(Clone, Copy, Debug, Args)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     /// Measure in N fresh processes: ± is then over them, and a verdict takes all of them to agree
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     processes: Option<u32>,
@@ -22,7 +22,7 @@ pub(super) struct Processes {
 const PARENTS: &[(&str, bool)] = &[("--processes", true), ("--save", true), ("--json", false)];
 
 /// The command for work in a process of its own: this one, unless another is named.
-pub(super) fn program() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     match std::env::var_os("LATHE_COMMAND") {
         Some(path) => Ok(path.into()),
         None => std::env::current_exe().map_err(Error::io("a child process")),
@@ -30,7 +30,7 @@ pub(super) fn program() -> Result<PathBuf> {
 }
 
 /// The words of the command line without some options. Each says whether a value follows it.
-pub(super) fn words_without(options: &[(&str, bool)]) -> Vec<OsString> {
+pub(crate) fn words_without(options: &[(&str, bool)]) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut skip = false;
     for word in std::env::args_os().skip(1) {
@@ -48,8 +48,13 @@ pub(super) fn words_without(options: &[(&str, bool)]) -> Vec<OsString> {
 }
 
 impl Processes {
+    /// Returns true if several processes are asked for.
+    pub(crate) fn is_asked(self) -> bool {
+        self.processes.is_some()
+    }
+
     /// The record of all processes; none where one is enough.
-    pub(super) fn record(self) -> Result<Option<Record>> {
+    pub(crate) fn record(self) -> Result<Option<Record>> {
         let Some(count) = self.processes else { return Ok(None) };
         let child_words = words_without(PARENTS);
         let io = || Error::io("a child process");

@@ -18,6 +18,13 @@ pub(crate) fn table(header: &[&str], right: &[usize]) -> Table {
     table
 }
 
+/// A table of named facts.
+pub(crate) fn facts(rows: impl IntoIterator<Item = (&'static str, String)>) -> Table {
+    let mut table = table(&["", ""], &[1]);
+    table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), value]));
+    table
+}
+
 /// Makes a table at most `columns` wide, by breaking lines between words where it can.
 pub(crate) fn fit(table: &mut Table, columns: u16) {
     table.set_content_arrangement(ContentArrangement::Dynamic);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use lathe_harness::plan::backend_text::generous;
 use lathe_kernels::{
-    Capabilities, CooperativeMatrix, Elem, Kernel, KernelBinding, KernelVariant, MatrixScalar,
-    Packing, Param, ParamKind, Problem, Role, Tolerance, reflection, source,
+    Capabilities, CooperativeMatrix, Elem, Format, Kernel, KernelBinding, KernelVariant,
+    MatrixScalar, Packing, Param, ParamKind, Problem, Role, Tolerance, reflection, source,
 };
 
 use crate::markdown::{code, codes, digits, list, paragraph, plain, small};
@@ -14,22 +14,22 @@ use crate::measured::Measurements;
 /// Every generated section of the page.
 pub(crate) fn page(kernel: &Kernel, measurements: &Measurements) -> String {
     let sections = [
-        ("Bindings", bindings(kernel)),
-        ("Parameters", parameters(kernel)),
+        ("Bindings and parameters", format!("{}\n{}", bindings(kernel), parameters(kernel))),
         ("Variants", list(kernel.variants.iter().map(|v| variant(kernel, v)))),
         ("Tolerance", tolerance(kernel)),
         ("Measured", measurements.winners(kernel)),
     ];
-    sections.map(|(title, text)| format!("## {title}\n\n{text}")).join("\n")
+    let sections = sections.iter().filter(|(_, text)| !text.is_empty());
+    sections.map(|(title, text)| format!("## {title}\n\n{text}")).collect::<Vec<_>>().join("\n")
 }
 
 fn problems(kernel: &Kernel) -> Vec<Problem> {
     kernel.bench().into_iter().chain(kernel.cases()).collect()
 }
 
-/// Lengths are expressions over `p`, the parameters, and `s`, the state of a step.
+/// A paragraph of all bindings. The declaration has their lengths.
 fn bindings(kernel: &Kernel) -> String {
-    let item = |binding: &KernelBinding| {
+    let one = |binding: &KernelBinding| {
         let role = match binding.role {
             Role::Input => "input",
             Role::Output => "output",
@@ -37,11 +37,10 @@ fn bindings(kernel: &Kernel) -> String {
             Role::Scratch => "scratch",
             Role::Counter => "counter, zero before and after",
         };
-        let count = binding.len.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let elements = stored(kernel, binding);
-        format!("{}: {role}; {} elements ({elements})", code(binding.name), code(&count))
+        format!("{} ({role}: {})", code(binding.name), stored(kernel, binding))
     };
-    list(kernel.bindings.iter().map(item))
+    let all: Vec<String> = kernel.bindings.iter().map(one).collect();
+    paragraph(&format!("Bindings: {}.", all.join(", ")))
 }
 
 /// Types of a binding's elements over all problems that are checked or benchmarked.
@@ -50,41 +49,50 @@ fn stored(kernel: &Kernel, binding: &KernelBinding) -> String {
         Elem::F32 => ("", 0, "f32"),
         Elem::U32 => ("", 0, "u32"),
         Elem::Floats(format) => ("", format.code(), format.name()),
-        Elem::Kv(vectors) => ("KV cache: ", vectors.format.code(), vectors.format.name()),
-        Elem::Weights(rows) => ("weight rows: ", rows.format.code(), rows.format.name()),
-        Elem::Rope(_) => ("(cos, sin): ", 0, "f32"),
+        Elem::Kv(vectors) => ("KV cache in ", vectors.format.code(), vectors.format.name()),
+        Elem::Weights(rows) => ("weight rows in ", rows.format.code(), rows.format.name()),
+        Elem::Rope(_) => ("(cos, sin) in ", 0, "f32"),
     };
     let kinds: BTreeSet<_> =
         problems(kernel).iter().map(|problem| kind(binding.elem(problem))).collect();
     let holds = kinds.first().map_or("", |(holds, ..)| holds);
-    holds.to_owned() + &kinds.iter().map(|(.., name)| *name).collect::<Vec<_>>().join(", ")
+    holds.to_owned() + &formats(&kinds.iter().map(|(.., name)| *name).collect::<Vec<_>>())
+}
+
+/// Names of formats; those of weights in a word where they are all there.
+fn formats(names: &[&str]) -> String {
+    let are = |formats: &[Format]| names.iter().copied().eq(formats.iter().map(|f| f.name()));
+    match names {
+        _ if are(Format::ALL) => "every format".into(),
+        _ if are(Format::QUANTISED) => "every quantised format".into(),
+        names => names.join(", "),
+    }
 }
 
 fn parameters(kernel: &Kernel) -> String {
-    let values = |param: &Param| match param.kind {
-        ParamKind::Dim { max, .. } => format!("from 1; sweeps draw up to {max}"),
-        ParamKind::Start { max } => format!("from 0; sweeps draw up to {max}"),
-        ParamKind::OneOf(set) => set.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
-        ParamKind::Float { low, high, .. } => format!("sweeps draw {low} to {high}"),
-        ParamKind::Choice { set, .. } => codes(set.all().iter().map(|(name, _)| *name)),
+    let item = |param: &Param| {
+        let values = match param.kind {
+            ParamKind::Dim { .. } | ParamKind::Start { .. } | ParamKind::Float { .. } => {
+                String::new()
+            }
+            ParamKind::OneOf(set) => set.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
+            ParamKind::Choice { set, .. } => {
+                formats(&set.all().iter().map(|(name, _)| *name).collect::<Vec<_>>())
+            }
+        };
+        let values = if values.is_empty() { values } else { format!(" ({values})") };
+        format!("{}: {}{values}", code(param.name), plain(param.doc))
     };
-    let item = |param: &Param, of: &str| {
-        format!("{}: {} ({of}{})", code(param.name), plain(param.doc), values(param))
-    };
-    let params = kernel.params.iter().map(|param| item(param, ""));
-    list(params.chain(kernel.state.iter().map(|param| item(param, "state, not compiled in; "))))
+    list(kernel.params.iter().chain(kernel.state).map(item))
 }
 
 /// A variant in a sentence, with its requirements. The head of its file has the idea and its
 /// source, `lathe tune` the constants.
 fn variant(kernel: &Kernel, variant: &KernelVariant) -> String {
     let mut text = format!("{}: {}.", code(variant.name), plain(&heading(kernel, variant)));
-    let facts = [
-        ("Needs", needs(kernel, variant).join(", ")),
-        ("Does not run where", refusals(kernel, variant).join("; ")),
-    ];
-    for (name, fact) in facts.iter().filter(|(_, fact)| !fact.is_empty()) {
-        text.push_str(&format!(" {name} {fact}."));
+    let needs = needs(kernel, variant);
+    if !needs.is_empty() {
+        text.push_str(&format!(" Needs {}.", needs.join(", ")));
     }
     match variant.stages.len() {
         1 => text,
@@ -153,31 +161,10 @@ fn workgroup_memory(kernel: &Kernel, variant: &KernelVariant, problem: &Problem)
     stages.filter_map(|s| reflection.workgroup(s.entry, &constants).ok()).map(|(m, _)| m).max()
 }
 
-/// Reasons why a variant refuses some checked problems, without values: `N is no multiple of 8`.
-fn refusals(kernel: &Kernel, variant: &KernelVariant) -> Vec<String> {
-    let caps = adapter();
-    let mut seen = BTreeSet::new();
-    let mut reasons = Vec::new();
-    for problem in problems(kernel) {
-        let Some(reason) = variant.unsupported(&problem.shape, &caps) else { continue };
-        let words = reason.split(' ').map(|word| match word.split_once('=') {
-            Some((name, value)) if kernel.param(name).is_some() => {
-                let is_value = |c: char| c.is_alphanumeric() || "._-".contains(c);
-                format!("{name}{}", value.trim_start_matches(is_value))
-            }
-            _ => word.to_owned(),
-        });
-        let reason = words.collect::<Vec<_>>().join(" ");
-        if seen.insert(reason.replace(|c: char| c.is_ascii_digit(), "")) {
-            reasons.push(plain(&reason));
-        }
-    }
-    reasons
-}
-
+/// Tolerances at the first benchmark shape, each with the variants that share it.
 fn tolerance(kernel: &Kernel) -> String {
     let problem = kernel.default_problem();
-    let item = |name: String, t: &Tolerance| {
+    let bounds = |t: &Tolerance| {
         let bounds = match t.k == 0.0 && t.rounding == 0.0 && t.nmse == 0.0 {
             true => "exact".to_owned(),
             false => {
@@ -185,15 +172,18 @@ fn tolerance(kernel: &Kernel) -> String {
                 format!("k {k}, rounding {}, NMSE {}", small(t.rounding), small(t.nmse))
             }
         };
-        format!("{name}: {bounds}; {}.", plain(t.reason.trim_end_matches('.')))
+        format!("{bounds}; {}.", plain(t.reason.trim_end_matches('.')))
     };
-    let own: Vec<_> = kernel.variants.iter().filter(|v| v.has_own_tolerance()).collect();
-    let others = if own.is_empty() { "all variants" } else { "all others" };
-    let others = item(others.into(), &kernel.tolerance(None, &problem));
-    let own = own.iter().map(|v| item(code(v.name), &kernel.tolerance(Some(v), &problem)));
-    let intro = format!(
-        "At {} ([meaning](../testing.md#the-comparison)):",
-        code(&kernel.show(&problem).replace(',', " "))
-    );
-    format!("{}\n{}", paragraph(&intro), list(std::iter::once(others).chain(own)))
+    let mut own: Vec<(String, Vec<&str>)> = Vec::new();
+    for variant in kernel.variants.iter().filter(|v| v.has_own_tolerance()) {
+        let bounds = bounds(&kernel.tolerance(Some(variant), &problem));
+        match own.iter_mut().find(|(known, _)| *known == bounds) {
+            Some((_, names)) => names.push(variant.name),
+            None => own.push((bounds, vec![variant.name])),
+        }
+    }
+    let others = if own.is_empty() { "All variants" } else { "All others" };
+    let others = format!("{others}: {}", bounds(&kernel.tolerance(None, &problem)));
+    let own = own.into_iter().map(|(bounds, names)| format!("{}: {bounds}", codes(names)));
+    list(std::iter::once(others).chain(own))
 }

@@ -9,7 +9,6 @@
 //! | `kernel NAME` | the declaration of an operation, and its fastest variants ([`kernel`]) |
 //! | `record FILE` | tables of a record of whole generations |
 //! | `engines` | other engines' kernels against ours |
-//! | `source FILE` | a source file without its tests |
 
 mod kernel;
 mod markdown;
@@ -129,12 +128,6 @@ fn contents(root: &Path, block: &str, measurements: &Measurements) -> Result<Str
         }
         "record" => generations(&root.join(argument), argument),
         "engines" => Ok(measurements.engines()),
-        "source" => {
-            let text = read(root, argument)?;
-            let language = if argument.ends_with(".rs") { "rust" } else { "wgsl" };
-            let shown = text.split("\n#[cfg(test)]").next().unwrap_or_default();
-            Ok(format!("```{language}\n{}\n```", shown.trim_end()))
-        }
         _ => Err("there is no such kind of block".into()),
     }
 }
@@ -146,7 +139,7 @@ fn generations(path: &Path, name: &str) -> Result<String, String> {
         Body::Suite(suite) => generation::suite_markdown(&suite, &environment),
         Body::GenerationTests(tests) => {
             let grid = generation::tests(&tests, &environment);
-            format!("{}\n{}\n{}\n", grid.text(), grid.note, generation::machine(&environment))
+            format!("{}\n{}\n", grid.text(), generation::machine(&environment))
         }
         other => return Err(format!("a record of {} has no whole generations", other.what())),
     };

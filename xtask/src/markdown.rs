@@ -1,7 +1,7 @@
 //! Tables, lists and numbers in Markdown.
 
 /// Columns of a page.
-const WIDTH: usize = 100;
+pub(crate) const WIDTH: usize = 100;
 
 /// The lines of a table without the spaces that align columns; other lines as paragraphs.
 pub(crate) fn compact(text: &str) -> String {

@@ -1,6 +1,6 @@
 //! Tables of the kept results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use lathe_harness::data::row::{Kind, Row, Run};
 use lathe_harness::report::Table;
 use lathe_kernels::{Kernel, Problem};
 
-use crate::markdown::{code, compact, digits, list, paragraph, plain};
+use crate::markdown::{WIDTH, code, compact, digits, paragraph, plain};
 
 /// Folder of the results, from the root of the repository.
 pub(crate) const FOLDER: &str = "benches/records";
@@ -71,31 +71,40 @@ impl Measurements {
                 of_adapter.insert(place, m);
             }
         }
-        if fastest.is_empty() {
-            return "No record holds it.\n".into();
-        }
         let problems = kernel.bench();
-        let mut text = paragraph(
-            "The fastest variant of each benchmark shape, [dependent launches]\
-             (../measuring.md#one-case), with the share of the run's copy bandwidth. Parameters at \
-             their defaults are left out.",
-        );
-        for (adapter, of_shape) in fastest {
-            let item = |(place, m): (usize, Measured<'_>)| {
+        let shown: Vec<String> = problems.iter().map(|p| kernel.show(p)).collect();
+        let shapes: Vec<Vec<(&str, &str)>> = shown
+            .iter()
+            .map(|s| s.split(',').filter_map(|part| part.split_once('=')).collect())
+            .collect();
+        let all_have = |part: &(&str, &str)| shapes.iter().all(|shape| shape.contains(part));
+        let first = shapes.first().map_or(&[][..], Vec::as_slice);
+        let shared: Vec<_> =
+            first.iter().filter(|part| all_have(part)).map(|(n, v)| format!("{n}={v}")).collect();
+        let own = columns(first.iter().filter(|part| !all_have(part)).map(|part| part.0), &shapes);
+        let all = match shared.as_slice() {
+            [] => ".".to_owned(),
+            shared => format!("; {}.", code(&shared.join(" "))),
+        };
+        let tables = fastest.into_iter().map(|(adapter, of_shape)| {
+            let row = |(place, m): (usize, Measured<'_>)| {
                 let share = m.row.gb_s().unwrap_or(f64::NAN) / m.row.copy_gb_s.unwrap_or(f64::NAN);
-                format!(
-                    "{}: {} {} µs cold, {} warm, {:.1} %",
-                    code(&kernel.brief(&kernel.show(&problems[place])).replace(',', " ")),
-                    code(&m.row.variant),
+                let warm = m.row.warm_us.unwrap_or(f64::NAN);
+                let figures = [
+                    m.row.variant.clone(),
                     digits(m.row.median_us),
-                    digits(m.row.warm_us.unwrap_or(f64::NAN)),
-                    100.0 * share
-                )
+                    digits(warm),
+                    format!("{:.1} %", 100.0 * share),
+                ];
+                values(&shapes[place], &own).map(str::to_owned).chain(figures).collect()
             };
-            let items = list(of_shape.into_iter().map(item));
-            text.push_str(&format!("\n{}:\n\n{items}", plain(adapter)));
-        }
-        text
+            let rows: Vec<Vec<String>> = of_shape.into_iter().map(row).collect();
+            let adapter = plain(adapter);
+            let intro =
+                format!("Fastest variants on {adapter} ([how](../measuring.md#one-case)){all}");
+            format!("{}\n{}", paragraph(&intro), table(&titles(&own), rows))
+        });
+        tables.collect::<Vec<_>>().join("\n")
     }
 
     /// Kernels of other engines against ours: the newest A/B run of each mapping, of runs named
@@ -111,28 +120,61 @@ impl Measurements {
                 newest.insert(name, (run.environment.adapter.as_str(), row));
             }
         }
-        let mut sections = BTreeMap::<(&str, &str), Vec<Vec<String>>>::new();
+        let mut sections = BTreeMap::<&str, Vec<Vec<String>>>::new();
         for (name, (adapter, row)) in newest {
             let Some((engine, mapping)) = name.split_once('.') else { continue };
             let figure = |value: Option<f64>| digits(value.unwrap_or(f64::NAN));
             let [ratio, low, high] = [row.ratio, row.ratio_low, row.ratio_high].map(figure);
             let own = row.flags().any(|own| own == "own tolerance");
-            sections.entry((engine, adapter)).or_default().push(vec![
-                mapping.to_owned(),
+            sections.entry(adapter).or_default().push(vec![
+                format!("{engine} {mapping}"),
                 row.subject.clone(),
                 digits(row.b_us.unwrap_or(f64::NAN)),
-                format!("{} {}", digits(row.median_us), row.variant),
+                digits(row.median_us),
                 format!("{ratio} [{low}, {high}]"),
                 format!("{}{}", row.verdict, if own { " †" } else { "" }),
             ]);
         }
-        let titles =
-            ["theirs", "kernel", ">µs", ">Lathe's µs", ">theirs over Lathe's", "theirs is"];
-        let section = |((engine, adapter), rows): ((&str, &str), Vec<Vec<String>>)| {
-            let mut table = Table::new("", titles);
-            table.rows = rows;
-            format!("{engine} on {}\n\n{}", plain(adapter), compact(&table.text()))
+        let titles = "theirs | kernel | >µs | >Lathe's µs | >theirs over Lathe's | theirs is";
+        let titles: Vec<&str> = titles.split(" | ").collect();
+        let section = |(adapter, rows): (&str, Vec<Vec<String>>)| {
+            format!("{}:\n\n{}", plain(adapter), table(&titles, rows))
         };
         sections.into_iter().map(section).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Titles of a table of the fastest variants, with the parameters that its shapes have of their own.
+fn titles<'a>(own: &[&'a str]) -> Vec<&'a str> {
+    [own, &["variant", ">cold µs", ">warm µs", ">of copy"]].concat()
+}
+
+/// A table in Markdown.
+fn table(titles: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new("", titles.iter().copied());
+    table.rows = rows;
+    compact(&table.text())
+}
+
+/// Values of parameters in a shape.
+fn values<'a>(shape: &[(&str, &'a str)], names: &[&str]) -> impl Iterator<Item = &'a str> {
+    names.iter().filter_map(|name| shape.iter().find(|part| part.0 == *name)).map(|part| part.1)
+}
+
+/// The parameters that tell shapes apart: where all are too many for a line, those are left out,
+/// from the last on, without which they still differ.
+fn columns<'a>(own: impl Iterator<Item = &'a str>, shapes: &[Vec<(&str, &str)>]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = own.collect();
+    for at in (0..names.len()).rev() {
+        if titles(&names).join(" | ").len() < WIDTH {
+            break;
+        }
+        let fewer = [&names[..at], &names[at + 1..]].concat();
+        let told: BTreeSet<Vec<&str>> =
+            shapes.iter().map(|s| values(s, &fewer).collect()).collect();
+        if told.len() == shapes.len() {
+            names = fewer;
+        }
+    }
+    names
 }

@@ -45,7 +45,6 @@ fn faults_of_a_block_are_named() {
     for (block, fault) in [
         ("kernel nonsense", "no such operation"),
         ("record cli/tests/records/none.json", "none.json"),
-        ("source no/such.rs", "no/such.rs"),
         ("nonsense", "no such kind"),
     ] {
         let found = contents(&root(), block, &measurements).unwrap_err();

@@ -1,0 +1,132 @@
+//! `lathe inspect`: contents of a checkpoint, and any reason why it cannot be decoded.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use lathe_harness::decode::memory::Predicted;
+use lathe_harness::decode::{Chunks, DecodeOptions, Model, Weights};
+use lathe_harness::error::Result;
+use lathe_harness::model::{ModelFile, ModelSummary, describe};
+use lathe_kernels::KvFormat;
+use serde::Serialize;
+
+use crate::args::{self, kv_format};
+use crate::global::Global;
+use crate::{out, table};
+
+#[derive(Debug, Args)]
+pub(crate) struct Opts {
+    /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
+    /// config.json
+    file: PathBuf,
+    /// Predict the device memory of a context of N positions, prompt and generated tokens together,
+    /// on the adapter; an error if it does not fit
+    #[arg(long, value_name = "N", value_parser = args::count)]
+    context: Option<usize>,
+    /// With --context: storage of the KV cache
+    #[arg(long, default_value = "f16", requires = "context", value_parser = kv_format())]
+    kv: KvFormat,
+    /// With --context: tokens of a prompt that run together, at most; 0 for none
+    #[arg(long, value_name = "N", value_parser = args::chunk, requires = "context")]
+    prompt_chunk: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    summary: ModelSummary,
+    decodable: bool,
+    reason: Option<String>,
+    /// Prediction for `--context`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Predicted>,
+}
+
+pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
+    let file = Arc::new(ModelFile::open(&opts.file)?);
+    let summary = describe(&file);
+    let loaded = file.config().map_err(Into::into).and_then(|c| Weights::load(&file, &c, None));
+    let refusal = loaded.err();
+    let reason = refusal.as_ref().map(ToString::to_string);
+    let (memory, too_large) = match opts.context.filter(|_| refusal.is_none()) {
+        None => (None, None),
+        Some(context) => {
+            let (predicted, admitted) = predict(global, opts, context)?;
+            (Some(predicted), admitted.err())
+        }
+    };
+    let refusal = refusal.or(too_large);
+    let report = Report { summary, decodable: reason.is_none(), reason, memory };
+    if global.json {
+        out::json(&report);
+        return refusal.map_or(Ok(()), Err);
+    }
+    let s = &report.summary;
+    outln!(
+        "{}: {}, {}, {} parameters, {} of {} are tensors",
+        s.path.display(),
+        match (s.gguf_version, s.files) {
+            (Some(version), _) => format!("GGUF version {version}"),
+            (None, 1) => "safetensors".to_owned(),
+            (None, files) => format!("safetensors in {files} files"),
+        },
+        s.architecture.as_deref().unwrap_or("no architecture"),
+        s.parameters,
+        table::bytes(s.tensor_bytes),
+        table::bytes(s.file_bytes),
+    );
+    if let Some(c) = &s.config {
+        outln!(
+            "{} layers, hidden {}, ffn {}, heads {}/{} x {}, vocabulary {}, context {}{}",
+            c.n_layers,
+            c.hidden,
+            c.ffn,
+            c.n_heads,
+            c.n_kv_heads,
+            c.head_dim,
+            c.vocab,
+            c.context_length,
+            c.window.map(|w| format!(", window {w}")).unwrap_or_default(),
+        );
+    }
+    let mut t = table::table(&["type", "tensors", "parameters", "bytes"], &[1, 2, 3]);
+    for ty in &s.types {
+        t.add_row(vec![
+            ty.ty.name().to_owned(),
+            ty.tensors.to_string(),
+            ty.parameters.to_string(),
+            table::bytes(ty.bytes),
+        ]);
+    }
+    out::table(t);
+    let mut t = table::table(&["key", "type", "value"], &[]);
+    for line in &s.metadata {
+        t.add_row(vec![line.key.clone(), line.ty.to_owned(), line.value.clone()]);
+    }
+    out::fitted(t);
+    if report.decodable {
+        outln!("can be decoded");
+    }
+    if let (Some(memory), Some(context)) = (&report.memory, opts.context) {
+        outln!("device memory with {context} positions: {memory}");
+    }
+    refusal.map_or(Ok(()), Err)
+}
+
+/// Predicts the memory of a context on the adapter, and checks that it fits.
+fn predict(global: &Global, opts: &Opts, context: usize) -> Result<(Predicted, Result<()>)> {
+    let model = Model::open(&opts.file)?;
+    let gpu = global.open()?;
+    let kv = opts.kv;
+    let usual = Chunks::with_cache(kv);
+    let most = opts.prompt_chunk.unwrap_or(usual.most);
+    let options = DecodeOptions {
+        context,
+        kv,
+        chunks: Some(Chunks { most, ..usual }),
+        ..DecodeOptions::default()
+    };
+    let graph = model.graph(Some(&gpu), &options)?;
+    Ok(Predicted::of(&gpu, &graph))
+}
