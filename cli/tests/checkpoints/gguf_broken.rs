@@ -23,7 +23,7 @@ fn file(bytes: Vec<u8>, at: usize, site: &str) -> File {
 
 fn writer() -> GgufWriter {
     let mut writer = GgufWriter::new();
-    writer.add_str("general.architecture", "llama");
+    writer.add("general.architecture", "llama");
     writer
 }
 
@@ -102,10 +102,10 @@ fn of_index() -> Vec<Case> {
     use ValueType::{Array, Bool, String, U8, U32, U64};
     let key = |patch: u64| file(patched(24, &patch.to_le_bytes()), 24, "key of metadata entry 0");
     let count = |at, patch: u64, field| header(at, &patch.to_le_bytes(), field);
-    let empty_key = writer().add_raw(b"", U8.code(), &[0]).add_u32("after", 0).zeroed();
-    let long_key = writer().add_u32(&"k".repeat(65536), 0).zeroed();
+    let empty_key = writer().add_raw(b"", U8.code(), &[0]).add("after", &0u32).zeroed();
+    let long_key = writer().add(&"k".repeat(65536), &0u32).zeroed();
     let odd_key = writer().add_raw(b"ab\xff", U8.code(), &[0]).zeroed();
-    let twice = writer().add_u32(KEY, 1).add_u32("between", 0).add_u32(KEY, 1).zeroed();
+    let twice = writer().add(KEY, &1u32).add("between", &0u32).add(KEY, &1u32).zeroed();
     let (second, between) = (find_name(&twice, "between") + 8 + 7 + 4 + 4, "metadata `test.bad`");
     let (mut dims, site) = tensor(0, &[1], 64, 0);
     let at = find_name(&dims, TENSOR) + 8 + TENSOR.len();
@@ -249,8 +249,8 @@ fn of_model() -> Vec<Case> {
         ("architecture of wrong type", with("general.architecture", int(3)), "expected a string"),
         ("shard of a split file", with("split.count", int(2)), "one shard of a split file"),
         ("no layers", with(".block_count", int(0)), above_zero),
-        ("layers as a float", with(".block_count", float(1.0)), "the value is f32"),
-        ("layers beyond u32", with(".block_count", long(1 << 32)), "does not fit u32"),
+        ("layers as a float", with(".block_count", float(1.0)), "found f32 1"),
+        ("layers beyond u32", with(".block_count", long(1 << 32)), "found u64 4294967296"),
         ("layers beyond the tensors", refused_tensor(&many_layers, "blk.1.attn_norm.weight"),
             "missing"),
         ("hidden 0", with(".embedding_length", int(0)), above_zero),
@@ -259,7 +259,7 @@ fn of_model() -> Vec<Case> {
         ("no heads", with(".attention.head_count", int(0)), above_zero),
         ("heads per layer", with(".attention.head_count", (ValueType::Array, array(5, 1, &[2, 0, 0,
             0]))),
-            "the value is array of i32, expected an integer"),
+            "4294967295, found array [1 × i32]"),
         ("no KV heads", with(".attention.head_count_kv", int(0)), above_zero),
         ("KV heads do not divide", with(".attention.head_count_kv", int(3)),
             "does not divide the 2 of attention.head_count"),
@@ -269,9 +269,8 @@ fn of_model() -> Vec<Case> {
         ("head_dim odd", with(".attention.key_length", int(5)),
             "a head of 5 cannot be rotated in pairs"),
         ("values of another width", with(".attention.value_length", int(8)),
-            "only the head dimension 4"),
-        ("rope of part of the head", with(".rope.dimension_count", int(2)),
-            "only the head dimension 4"),
+            "u32 8 is refused: only the width of a key's head"),
+        ("rope of part of the head", with(".rope.dimension_count", int(2)), "partial rope"),
         ("epsilon NaN", with(eps, float(f32::NAN)), finite),
         ("epsilon 0", with(eps, float(0.0)), finite),
         ("epsilon negative", with(eps, float(-1e-6)), finite),
@@ -290,7 +289,7 @@ fn of_model() -> Vec<Case> {
         ("end of turn beyond the vocabulary", with("tokenizer.ggml.eot_token_id", int(6)),
             vocabulary),
         ("end of message is no number", with("tokenizer.ggml.eom_token_id", text("1")),
-            "expected an integer"),
+            "expected a whole number"),
         ("tokens of another count", with("tokenizer.ggml.tokens", texts(&["a"; 7])), rows),
         ("vocabulary of another size", with(".vocab_size", int(7)), rows),
         ("empty vocabulary", file(no_vocabulary, embedding_at, "tensor `token_embd.weight`"),

@@ -10,7 +10,7 @@ use lathe_harness::model::export::{ExportSpec, ExportSummary, write_gguf};
 use lathe_harness::model::quantise::decode;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::model::tokenizer::Tokenizer;
-use lathe_harness::model::{GgmlType, ModelError, ModelErrorKind, ModelFile};
+use lathe_harness::model::{GgmlType, Keys, ModelError, ModelErrorKind, ModelFile};
 use lathe_harness::plan::weights::WeightRows;
 use lathe_kernels::Format;
 use serde_json::{Value, json};
@@ -271,7 +271,8 @@ fn tokenizer_json() -> Value {
         "normalizer": {"type": "NFC"},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated", "invert": false},
-            {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+                "use_regex": false}]},
         "post_processor": null,
         "model": {"type": "BPE", "vocab": vocab, "merges": [["h", "e"], "l l", ["he", "ll"]]},
     })
@@ -318,7 +319,7 @@ fn every_end_token_goes_along() {
         export(&folder.path(), &path, &with).unwrap();
         let file = ModelFile::open(&path).unwrap();
         let id = |key: &str| {
-            file.gguf().unwrap().get_u32(&format!("tokenizer.ggml.{key}_token_id")).unwrap()
+            file.gguf().unwrap().u32(&format!("tokenizer.ggml.{key}_token_id")).unwrap()
         };
         assert_eq!((id("eos"), id("eot"), id("eom")), (Some(1), turn, end_of_message), "{ends:?}");
         let config = file.config().unwrap();
@@ -344,14 +345,14 @@ fn tokenizers_of_another_kind_are_refused_by_key() {
         ("/model/ignore_merges", json!(true), "`model.ignore_merges`"),
         ("/model/merges/0", json!("h"), "is not two spellings"),
         ("/model/merges/0", json!(4), "`model.merges`"),
-        ("/model/vocab/he", json!(320), "`model.vocab.he`"),
+        ("/model/vocab/he", json!(320), "`model.vocab`"),
         ("/model/vocab/he", json!(301), "has this id too"),
-        ("/model/vocab/he", json!(-1), "`model.vocab.he`"),
+        ("/model/vocab/he", json!(-1), "`model.vocab`"),
         ("/model/vocab", json!(null), "`model.vocab`"),
         ("/pre_tokenizer/pretokenizers/0/pattern/Regex", json!("a+"), "`pre_tokenizer`"),
         ("/pre_tokenizer/pretokenizers/1/add_prefix_space", json!(true), "`pre_tokenizer`"),
         ("/pre_tokenizer", json!(null), "`pre_tokenizer`"),
-        ("/normalizer/type", json!("Lowercase"), "`normalizer.type`"),
+        ("/normalizer/type", json!("Lowercase"), "`normalizer`"),
         ("/added_tokens/0/lstrip", json!(true), "`added_tokens`"),
         ("/added_tokens/0/id", json!(99), "`added_tokens`"),
         ("/post_processor", json!({"type": "BertProcessing"}), "`post_processor`"),
