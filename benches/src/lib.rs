@@ -169,7 +169,7 @@ fn decode_with(criterion: &mut Criterion) -> Result<()> {
             ..Default::default()
         };
         let mut decoder = Decoder::new(&graph, &mut executor);
-        let checked = Checked::begin(&mut decoder, run, Some(VERIFIED))?;
+        let mut checked = Checked::begin(&mut decoder, run, Some(VERIFIED))?;
         group.bench_function(BenchmarkId::new("step", arch), |b| {
             b.iter_custom(|count| {
                 let mut time = Duration::ZERO;

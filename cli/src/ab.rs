@@ -160,9 +160,9 @@ fn report(global: &Global, opts: &Opts, record: &Record) -> Result<()> {
         true => out::document(record),
         false => print(ab),
     })?;
-    if ab.verdict == Verdict::Inconclusive {
+    if ab.found.verdict == Verdict::Inconclusive {
         let what = match ab.processes.len() {
-            n if n > 0 && ab.ratio != Ratio::UNKNOWN => format!("{n} processes do not agree"),
+            n if n > 0 && ab.found.ratio != Ratio::UNKNOWN => format!("{n} processes do not agree"),
             _ => no_verdict(ab),
         };
         return Err(Error::Inconclusive(format!("{} against {}: {what}", ab.b, ab.a)));
@@ -180,7 +180,7 @@ fn no_verdict(ab: &Ab) -> String {
         return format!("in {blocks} a time is not a positive number");
     }
     let fewest = ab.processes.iter().map(|process| process.blocks).min().unwrap_or(ab.blocks);
-    match ab.ratio {
+    match ab.found.ratio {
         Ratio::UNKNOWN if fewest < FEWEST_BLOCKS => {
             let each = if ab.processes.is_empty() { "" } else { " of each process" };
             format!("{blocks} in this time; a verdict needs {FEWEST_BLOCKS}{each}: see --time-out")
@@ -196,10 +196,10 @@ fn print(ab: &Ab) {
         Some(s) => format!("   NMSE {:.1e} of at most {:.0e}", s.nmse, s.nmse_bound),
         None => String::new(),
     };
-    outln!("A  {:<28} {}{}", ab.a, table::micros(ab.a_us), exact(&ab.a_side));
-    outln!("B  {:<28} {}{}", ab.b, table::micros(ab.b_us), exact(&ab.b_side));
-    outln!("B / A     {}", ab.ratio);
-    outln!("A / A     {}   control, same run", ab.control);
+    outln!("A  {:<28} {}{}", ab.a, table::micros(ab.found.a_us), exact(&ab.a_side));
+    outln!("B  {:<28} {}{}", ab.b, table::micros(ab.found.b_us), exact(&ab.b_side));
+    outln!("B / A     {}", ab.found.ratio);
+    outln!("A / A     {}   control, same run", ab.found.control);
     if let (Some(a), Some(b)) = (&ab.a_side, &ab.b_side) {
         let (side, other, high, low) = match a.nmse > b.nmse {
             true => ("A", "B", a.nmse, b.nmse),
@@ -224,23 +224,23 @@ fn print(ab: &Ab) {
     };
     let over = match ab.processes.len() {
         0 => "within one run".to_owned(),
-        n if ab.verdict == Verdict::Inconclusive => format!("over {n} processes"),
+        n if ab.found.verdict == Verdict::Inconclusive => format!("over {n} processes"),
         n => format!("in each of {n} processes"),
     };
-    let tone = match ab.verdict {
+    let tone = match ab.found.verdict {
         Verdict::Faster | Verdict::Same => out::Tone::Good,
         Verdict::Slower => out::Tone::Bad,
         Verdict::Inconclusive => out::Tone::Unclear,
     };
-    let rests_on = match ab.ratio {
+    let rests_on = match ab.found.ratio {
         Ratio::UNKNOWN => no_verdict(ab),
         _ => format!(
             "{} blocks of 8 samples; within ±{:.2} % counts as the same",
             ab.blocks,
-            100.0 * ab.indifference
+            100.0 * ab.found.indifference
         ),
     };
-    let said = format!("B is {} {over} ({rests_on}; {how})", ab.verdict);
+    let said = format!("B is {} {over} ({rests_on}; {how})", ab.found.verdict);
     out::verdict(tone, &said);
     if ab.throttled > 0 {
         outln!("{} blocks dropped: the driver held the clocks down", ab.throttled);

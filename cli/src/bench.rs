@@ -54,9 +54,6 @@ struct KernelOpts {
     /// Only the first of a kernel's benchmark shapes
     #[arg(long, conflicts_with = "shape")]
     first: bool,
-    /// Time invocations that overlap too, each with its own outputs
-    #[arg(long)]
-    overlapped: bool,
     /// Shapes of one kernel instead of its benchmark shapes, such as ROWS=1152,K=6912, with lists
     /// (ROWS=[64,128]) and ranges (K=64..=1024*2, K=64..=256+64); what is not named keeps the
     /// kernel's default, or is what a file takes
@@ -94,7 +91,6 @@ fn kernels(global: &Global, opts: &KernelOpts) -> Result<()> {
     }
     let session = &mut Session::new(&gpu)?;
     session.options.seed = opts.seed.unwrap_or(session.options.seed);
-    session.options.overlapped = opts.overlapped;
     super::watch(watched, || once(global, opts, session))
 }
 
@@ -226,7 +222,6 @@ fn print_kernel(cases: &[BenchCase], environment: &Environment) {
         shape.split(',').filter(|part| !common.contains(part)).collect::<Vec<_>>().join(",")
     };
     let several = shapes.iter().any(|shape| !own(shape).is_empty());
-    let overlapped = cases.iter().any(|c| c.overlapped.is_some());
     let best_gb_s =
         environment.copy_gb_s.unwrap_or(f64::NAN).max(environment.read_gb_s.unwrap_or(0.0));
     let floor = |c: &BenchCase| table::micros(c.bytes / best_gb_s / 1e3);
@@ -240,9 +235,6 @@ fn print_kernel(cases: &[BenchCase], environment: &Environment) {
         header.push("floor");
     }
     header.extend(["cold", "±", "warm", "GB/s", "% of copy", "TFLOP/s"]);
-    if overlapped {
-        header.push("overlapped");
-    }
     let numbers: Vec<usize> = (text..header.len()).collect();
     let mut t = table::table(&header, &numbers);
     // What a case has that no column is for.
@@ -264,10 +256,6 @@ fn print_kernel(cases: &[BenchCase], environment: &Environment) {
             format!("{:.1} %", 100.0 * c.fraction_of_copy),
             tflop_s(c.tflop_s),
         ]);
-        if overlapped {
-            let us = c.overlapped.as_ref().map(|t| t.median_us);
-            row.push(us.map(table::micros).unwrap_or_default());
-        }
         t.add_row(row);
         let name = [c.variant.clone(), own(shape)].join(" ");
         if !c.flags.is_empty() {

@@ -16,7 +16,7 @@ use lathe_harness::data::stats;
 use lathe_harness::decode::graph::Selected;
 use lathe_harness::decode::memory::{self, Taken};
 use lathe_harness::decode::{
-    Chunks, DecodeOptions, Decoded, GaveUp, Looks, Model, Prompts, Script, Session, VERIFIED,
+    Chunks, DecodeOptions, GaveUp, Looks, Model, Prompts, Script, Session, VERIFIED,
 };
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
@@ -269,7 +269,12 @@ impl ModelOpts {
         if let Some(path) = &self.manifest {
             for (kernel, hint) in read_manifest(path)? {
                 if let Some(own) = options.hints.get(&kernel) {
-                    tracing::info!(kernel, %own, %hint, "--hint goes before the manifest");
+                    tracing::info!(
+                        kernel,
+                        own = own.name(),
+                        hint = hint.name(),
+                        "--hint goes before the manifest"
+                    );
                 } else {
                     options.hints.insert(kernel, hint);
                 }
@@ -403,6 +408,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         steps_per_submit: opts.steps_per_submit.or(of_steps.then_some(8)),
         stop_at: if opts.ignore_eos { Vec::new() } else { model.config.end_tokens.clone() },
         seed: options.seed,
+        ..Script::default()
     };
     options.context = script.positions();
     if of_steps || opts.profile_prompt {
@@ -427,8 +433,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         || !script.forced.is_empty()
         || verify == Some(script.positions());
     let mut session = Session::new(&model, graph, executor, options);
-    let Decoded { run, verified } =
-        session.decode(&script, Looks { verify, every_step }, &mut shown)?;
+    let run = session.decode(&script, Looks { verify, every_step }, &mut shown)?;
     let predicted = shown.finish();
     let memory = predicted.zip(gpu.as_deref());
     let memory = memory.map(|(predicted, gpu)| predicted.measured(gpu, session.device_bytes()));
@@ -468,7 +473,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         bandwidth_fraction: gpu_ms
             .zip(copy)
             .map(|(ms, copy)| bytes_per_token as f64 / (ms * 1e-3) / (copy * 1e9)),
-        verified,
+        verified: run.verified,
         selected: graph.selected.clone(),
         prompt_tokens: script.prompt,
         generated: run.generated,

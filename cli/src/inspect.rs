@@ -47,7 +47,7 @@ struct Report {
 pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let file = Arc::new(ModelFile::open(&opts.file)?);
     let summary = describe(&file);
-    let loaded = file.config().map_err(Into::into).and_then(|c| Weights::load(&file, &c));
+    let loaded = file.config().map_err(Into::into).and_then(|c| Weights::load(&file, &c, None));
     let refusal = loaded.err();
     let reason = refusal.as_ref().map(ToString::to_string);
     let (memory, too_large) = match opts.context.filter(|_| refusal.is_none()) {

@@ -150,7 +150,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let bar = global.progress(text.tokens() as u64, "tokens", false);
     let mut on_tokens = |done: usize| bar.inc(done as u64);
     let mut model = session_of_own.decoder();
-    let quality = perplexity::measure(&mut model, against.as_mut(), &text, &mut on_tokens)?;
+    let scores = perplexity::scores(&mut model, against.as_mut(), &text, &mut on_tokens)?;
+    let quality = scores.quality();
     bar.finish_and_clear();
     let report = Report {
         model: opts.model.get()?.to_owned(),

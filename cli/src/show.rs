@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use lathe_harness::decode::{DecodeOptions, Model};
 use lathe_harness::error::{Error, Result};
-use lathe_harness::plan::backend_text::{self, Language, Written};
+use lathe_harness::plan::backend_text::{self, Language};
 use lathe_harness::plan::run::{Run, Runs};
 use lathe_harness::plan::target::Target;
 use lathe_harness::plan::{Subject, shapes};
@@ -61,9 +61,9 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let text = run_of_layer(opts)?;
         match global.json {
             true => out::json(&serde_json::json!({
-                "layer": opts.layer, "language": opts.language.name(), "text": text.to_string(),
+                "layer": opts.layer, "language": opts.language.name(), "text": text,
             })),
-            false => out::text(&text.to_string()),
+            false => out::text(&text),
         }
         return Ok(());
     }
@@ -81,14 +81,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let shown = if linked {
         let source = lathe_kernels::source(kernel.name, variant.name);
         let text = source.map(|s| s.text.to_owned()).ok_or_else(|| no_file(kernel, variant))?;
-        vec![(None, Written::Text(text))]
+        vec![(None, text)]
     } else {
         stages(kernel, variant, opts)?
     };
     if global.json {
-        let texts = shown
-            .iter()
-            .map(|(stage, text)| serde_json::json!({ "stage": stage, "text": text.to_string() }));
+        let texts =
+            shown.iter().map(|(stage, text)| serde_json::json!({ "stage": stage, "text": text }));
         out::json(&serde_json::json!({
             "kernel": kernel.name, "variant": variant.name, "language": opts.language.name(),
             "texts": texts.collect::<Vec<_>>(),
@@ -100,13 +99,13 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         if shown.len() > 1 {
             outln!("{comment} {}", stage.unwrap_or_default());
         }
-        out::text(&text.to_string());
+        out::text(text);
     }
     Ok(())
 }
 
 /// The text of the persistent kernel with this layer, on an adapter with generous capabilities.
-fn run_of_layer(opts: &Opts) -> Result<Written> {
+fn run_of_layer(opts: &Opts) -> Result<String> {
     let model = opts.model.as_ref();
     let model =
         model.ok_or_else(|| Error::Usage("`show run` shows a layer of a --model".into()))?;
@@ -132,9 +131,9 @@ fn run_of_layer(opts: &Opts) -> Result<Written> {
         Error::Usage(format!("layer {} of {layers} in {path} is no run on this grid", opts.layer))
     })?;
     if opts.language == Language::Wgsl {
-        return Ok(Written::Text(run.text.text.clone()));
+        return Ok(run.code.text.to_string());
     }
-    let (module, info) = run.text.reflection.resolved(phases::ENTRY, &Constants::new())?;
+    let (module, info) = run.code.reflection.resolved(phases::ENTRY, &Constants::new())?;
     let written = opts.language.write(&module, &info, phases::ENTRY);
     written.map_err(|e| Error::CheckFailed(format!("layer {}: {e}", opts.layer)))
 }
@@ -148,7 +147,7 @@ fn stages(
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     opts: &Opts,
-) -> Result<Vec<(Option<&'static str>, Written)>> {
+) -> Result<Vec<(Option<&'static str>, String)>> {
     let shape = shapes::one(kernel, opts.shape.as_deref())?.shape;
     let caps = backend_text::generous();
     if let Some(reason) = variant.unsupported(&shape, &caps) {

@@ -7,7 +7,7 @@ use clap::Args;
 use lathe_harness::data::bytes;
 use lathe_harness::data::record::{Body, Environment, Record, Suite, SuiteModel};
 use lathe_harness::decode::Model;
-use lathe_harness::decode::bench::{Bench, Config, Settings, Test, Tier};
+use lathe_harness::decode::bench::{Bench, Settings, Test, Tier};
 use lathe_harness::decode::prompts::drawn;
 use lathe_harness::error::Result;
 use lathe_harness::measure::RunWatch;
@@ -80,7 +80,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         repetitions: opts.repetitions,
         verify: opts.run.verified(),
     };
-    let tests: Vec<Test> = configs.iter().map(Config::test).collect();
+    let tests: Vec<Test> = configs.iter().map(|config| config.test).collect();
     let most = tests.iter().map(Test::given).max().unwrap_or(0);
     let (options, mut shown) = (opts.run.options()?, Shown::new(global));
     for model in &models {
@@ -101,8 +101,8 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
                 f.ttft_ms,
                 f.decode_tok_s,
                 f.p50_ms,
-                bytes(f.gpu_memory_bytes),
-                bytes(f.gpu_memory_predicted_bytes),
+                bytes(f.of.gpu_memory_bytes),
+                bytes(f.of.gpu_memory_predicted_bytes),
                 bench.facts.file(),
                 config.name
             );
@@ -132,7 +132,7 @@ fn finish(global: &Global, opts: &Opts, environment: Environment, suite: Suite) 
     });
     let records = [(name, record)];
     if let Some(path) = &opts.html {
-        super::write_page(path, &html::render(&records))?;
+        super::write_page(path, &html::page(&records, &[]))?;
         eprintln!("wrote {}", path.display());
     }
     if global.json {

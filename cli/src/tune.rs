@@ -122,7 +122,6 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let mut store = Store::read(&path)?;
     let mut options = TuneOptions {
         time_out: Duration::from_secs_f64(opts.time_out.clamp(0.1, 3600.0)),
-        finalists: 5,
         processes: opts.processes,
         files: Vec::new(),
         within: Duration::from_secs_f64(opts.within.min(1e6)),

@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Args;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::plan::PlanError;
-use lathe_harness::plan::backend_text::{self, Language, Limitation, Written};
+use lathe_harness::plan::backend_text::{self, Language, Limitation};
 use lathe_harness::plan::target::Target;
 use lathe_harness::plan::user::{is_file, reflected};
 use lathe_kernels::reflect::Entry;
@@ -157,14 +157,11 @@ fn write_all(
             continue;
         }
         let wrong = match language.write(&module, &info, entry) {
-            Ok(written) if written.is_empty() => "wrote nothing".to_owned(),
             // What naga writes must be WGSL again.
-            Ok(Written::Text(text)) if language == Language::Wgsl => {
-                match naga::front::wgsl::parse_str(&text) {
-                    Ok(_) => String::new(),
-                    Err(e) => format!("does not parse back: {e}"),
-                }
-            }
+            Ok(text) if language == Language::Wgsl => match naga::front::wgsl::parse_str(&text) {
+                Ok(_) => String::new(),
+                Err(e) => format!("does not parse back: {e}"),
+            },
             Ok(_) => String::new(),
             Err(e) => e,
         };

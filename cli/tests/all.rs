@@ -9,12 +9,7 @@ mod common;
 
 mod cheats;
 mod checker;
-mod command;
-mod command_text;
 mod decode;
-mod engines;
-mod examples;
-mod fleet;
 mod formats;
 mod generation;
 mod kernels;
@@ -26,4 +21,5 @@ mod perplexity;
 mod runs;
 mod rusty;
 mod sampling;
+mod scripts;
 mod tokenizers;

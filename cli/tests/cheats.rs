@@ -1,6 +1,5 @@
 //! Kernels that cheat, each caught by the command that has to see it; the same kernel without the
-//! cheat passes. Cheats that one invocation alone gives away are in `checker`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! cheat passes. Faults that one invocation alone gives away are in `checker`.
 
 use std::time::Duration;
 
@@ -10,114 +9,52 @@ use lathe_harness::judge::check::{Verdict, check};
 use lathe_harness::measure::ab::{self, AbOptions};
 use lathe_harness::measure::{BenchOptions, Request, Session};
 use lathe_harness::plan::target::Target;
+use serde::Deserialize;
 
 use crate::common::{self, Folder};
 
+/// The planted faults of `faults.toml`.
+#[derive(Deserialize)]
+pub(crate) struct Faults {
+    pub(crate) sabotage: Vec<Sabotage>,
+    cheat: Vec<Cheat>,
+}
+
+/// A change to the text of a variant, `from` to `to`, and words of the checker's refusal; without
+/// words it has to pass.
+#[derive(Deserialize)]
+pub(crate) struct Sabotage {
+    /// `KERNEL/VARIANT PROBLEM`.
+    pub(crate) case: String,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) words: String,
+}
+
+pub(crate) fn planted() -> Faults {
+    toml::from_str(include_str!("faults.toml")).unwrap()
+}
+
 /// Commands, as library calls.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Command {
     Check,
     Bench,
     Ab,
 }
 
-const GEMV: &str = "gemv ROWS=128,K=320";
-const ATTENTION: &str = "attention_decode Q_PER_KV=2,KV_HEADS=2,HEAD_DIM=64,KV_SIZE=128,N_KV=128";
-
-/// A built-in kernel, changed so that it cheats: its name, the commands that have to see it, kernel
-/// and shape, replacements in the text of the variant `naive`, each text of which stands there once,
-/// and words of the complaint.
-type Cheat = (
-    &'static str,
-    &'static [Command],
-    &'static str,
-    &'static [(&'static str, &'static str)],
-    &'static str,
-);
-
-const CHEATS: &[Cheat] = &[
-    (
-        "skips the last columns of each row",
-        &[Command::Check],
-        GEMV,
-        &[("c < row_chunks(); c++", "c < row_chunks() - row_chunks() / 32u; c++")],
-        "y: ",
-    ),
-    (
-        "writes a constant",
-        &[Command::Check],
-        GEMV,
-        &[("store_y(y_at(vector, row), sum,", "store_y(y_at(vector, row), 0.25 + 0.0 * sum,")],
-        "y: ",
-    ),
-    (
-        "sums in the precision of f16",
-        &[Command::Check],
-        GEMV,
-        &[(
-            "sum += dot_chunk(weights[base + c], load_vector_chunk(vector, c));",
-            "sum += dot_chunk(weights[base + c], load_vector_chunk(vector, c));
-             sum = bitcast<f32>(bitcast<u32>(sum) & 0xffffe000u);",
-        )],
-        "y: ",
-    ),
-    (
-        // No score of normal queries and keys overflows.
-        "takes no maximum off the scores: right for typical inputs alone",
-        &[Command::Check],
-        ATTENTION,
-        &[
-            ("var most = scores[head * KV_SIZE];", ""),
-            ("for (var t = 1u; t < n; t++) { most = max(most, scores[head * KV_SIZE + t]); }", ""),
-            ("exp(scores[head * KV_SIZE + t] - most)", "exp(scores[head * KV_SIZE + t])"),
-        ],
-        "when it ran again with other inputs",
-    ),
-    (
-        "keeps an output that is written",
-        &[Command::Check, Command::Bench],
-        GEMV,
-        &[(
-            "let base = row * row_chunks();",
-            "let base = row * row_chunks();
-             let found = bitcast<u32>(y[y_at(0u, row)]);
-             if ((found & 0x7fc00000u) != 0x7fc00000u) { return; }",
-        )],
-        "y: ",
-    ),
-    (
-        "computes scores once, and trusts scratch memory from then on",
-        &[Command::Check, Command::Bench],
-        ATTENTION,
-        &[(
-            "    store_score(group_index(workgroup, groups) * WG + lid);",
-            "let i = group_index(workgroup, groups) * WG + lid;
-             let is_there = i < arrayLength(&scores);
-             if (is_there && (bitcast<u32>(scores[i]) & 0x7fc00000u) != 0x7fc00000u) { return; }
-             store_score(i);",
-        )],
-        "y: ",
-    ),
-    (
-        "is right for the shape that is timed",
-        &[Command::Bench, Command::Ab],
-        GEMV,
-        &[("c < row_chunks(); c++", "c < 40u; c++")],
-        "is wrong for another shape",
-    ),
-    (
-        "takes the result of the other side for its own",
-        &[Command::Ab],
-        "glu N=2048",
-        &[(
-            "if (first >= ROWS * N) { return; }",
-            "if (first >= ROWS * N) { return; }
-             let found = y[select(first, first / 2u, ACT_FORMAT == F16)];
-             if ((found & 0x7fc00000u) != 0x7fc00000u) { return; }",
-        )],
-        "wrong",
-    ),
-];
+/// A built-in kernel, changed so that it cheats.
+#[derive(Deserialize)]
+struct Cheat {
+    name: String,
+    /// Commands that have to see it.
+    by: Vec<Command>,
+    /// Kernel and shape.
+    case: String,
+    edits: Vec<(String, String)>,
+    words: String,
+}
 
 /// A complaint of a command about a file in the place of `naive`.
 fn complaint(session: &mut Session, command: Command, case: &str, file: &str) -> Option<String> {
@@ -168,17 +105,18 @@ fn complaint(session: &mut Session, command: Command, case: &str, file: &str) ->
 fn every_cheat_is_caught_and_honest_kernels_pass() {
     let Some(gpu) = common::own_gpu() else { return };
     let session = &mut Session::new(&gpu).unwrap();
-    session.options.overlapped = true;
     let folder = Folder::new();
-    for (name, by, case, edits, words) in CHEATS {
+    let Faults { cheat, .. } = planted();
+    assert!(cheat.len() >= 8);
+    for Cheat { name, by, case, edits, words } in &cheat {
         let kernel = case.split(' ').next().unwrap();
         let honest = lathe_kernels::source(kernel, "naive").unwrap().text.to_owned();
         let mut cheat = honest.clone();
-        for (from, to) in *edits {
+        for (from, to) in edits {
             assert_eq!(cheat.matches(from).count(), 1, "{name}: {from}");
             cheat = cheat.replace(from, to);
         }
-        for command in *by {
+        for command in by {
             let file = folder.write("cheat.wgsl", &cheat);
             match complaint(session, *command, case, &file) {
                 Some(reason) => assert!(reason.contains(words), "{name}, {command:?}: {reason}"),

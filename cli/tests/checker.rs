@@ -1,5 +1,6 @@
 //! The checker itself: sabotaged kernels must fail, each in its own way.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
 
 use lathe_harness::execute::Execute;
 use lathe_harness::gpu::{GUARD_BYTES, Pipelines, Policy};
@@ -7,6 +8,7 @@ use lathe_harness::judge::check::{Case, Verdict, check_plan};
 use lathe_harness::plan::Plan;
 use lathe_kernels::{kernel, reflection, source};
 
+use crate::cheats::{Faults, Sabotage, planted};
 use crate::common;
 
 const SEED: u64 = 7;
@@ -59,67 +61,11 @@ fn sabotaged(case: &str, from: &str, to: &str, words: &str) {
     }
 }
 
-const ADD: &str = "residual_add/naive N=100";
-const SUM: &str = "x[i] = x[i] + delta[i];";
-
 #[test]
 fn sabotage_fails_in_its_own_way() {
-    let counted =
-        "attention_decode/split_kv_last Q_PER_KV=1,KV_HEADS=2,HEAD_DIM=64,KV_SIZE=300,N_KV=300";
-    let back = "atomicStore(&counters[kv_head], 0u);";
-    for (case, from, to, words) in [
-        (ADD, SUM, SUM, ""),
-        // One flipped element, and one off by a little.
-        (ADD, SUM, "x[i] = select(x[i] + delta[i], -(x[i] + delta[i]), i == 71u);", "[71]"),
-        (ADD, SUM, "x[i] = select(1.0, 1.000002, i == 71u) * (x[i] + delta[i]);", "[71]"),
-        // A NaN, and an infinity.
-        (
-            ADD,
-            "+ delta[i];",
-            "+ select(delta[i], bitcast<f32>(N * 0u + 0x7fc00001u), i == 3u);",
-            "[3]",
-        ),
-        (
-            ADD,
-            "+ delta[i];",
-            "+ select(delta[i], bitcast<f32>(N * 0u + 0x7f800000u), i == 99u);",
-            "[99]",
-        ),
-        // One invocation more than elements, and it writes into the tensor's padding.
-        (
-            ADD,
-            "if (i >= N) { return; }",
-            "if (i == N) { x[i] = 1.0; } if (i >= N) { return; }",
-            "outside the tensor, at byte 400",
-        ),
-        (
-            "glu/naive N=20",
-            "store_pair(first, v, both);",
-            "store_pair(first, vec2<f32>(0.0), both);",
-            "zero",
-        ),
-        // K = 13 leaves padding behind x; without the mask its poison reaches the sums.
-        (
-            "gemv/naive ROWS=5,K=13",
-            "return select(vec4<f32>(0.0), v, at < vec4<u32>(K));",
-            "return v;",
-            "n",
-        ),
-        // The higher of two equal indices.
-        (
-            "argmax/workgroup N=70000,PROMPT_LEN=1",
-            "b.value == a.value && b.index < a.index",
-            "b.value == a.value && b.index > a.index && a.index != 0xffffffffu",
-            "integers differ",
-        ),
-        (counted, back, back, ""),
-        (
-            counted,
-            back,
-            "atomicStore(&counters[kv_head], kv_head);",
-            "the counter was not left at zero",
-        ),
-    ] {
+    let Faults { sabotage, .. } = planted();
+    assert!(sabotage.len() >= 11);
+    for Sabotage { case, from, to, words } in &sabotage {
         sabotaged(case, from, to, words);
     }
     // The second of two dispatches never runs: the output keeps its poison.
@@ -192,7 +138,8 @@ fn a_pipeline_the_device_refuses_is_a_failure_not_a_panic() {
     let problem = kernel.default_problem();
     let mut plan = Plan::of(kernel, &kernel.variants[0], &problem.shape, &gpu.caps).unwrap();
     // The most that naga takes, sixteen times what a device allows.
-    plan.constants.insert("WG".into(), 16_384.0);
+    let code = Arc::make_mut(&mut plan.stages[0].code);
+    code.constants.insert("WG".into(), 16_384.0);
     let verdict = check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap();
     fails_with(Some(verdict), "refused residual_add/naive");
     gpu.check_faults().unwrap();

@@ -1,7 +1,6 @@
 //! Whole models: a matrix of goldens, caches and contexts, each row with the logits of
 //! transformers (see goldens/) on every path; executors compared with each other; and the state
 //! that must not survive a run.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use lathe_harness::model::synth::{SynthArch, SynthSpec};
 use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::{Part, TensorId, TensorInit};
 use lathe_harness::plan::run::Runs;
-use lathe_harness::plan::select::Hints;
+use lathe_harness::plan::select::{Hints, parse_hints};
 use lathe_harness::plan::weights::{Bytes, WeightRows};
 use lathe_kernels::phases::Grid;
 use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
@@ -32,7 +31,7 @@ fn options(kv: KvFormat, context: usize, most: usize) -> DecodeOptions {
 }
 
 fn hinted(kernel: &str, variant: &str) -> Hints {
-    Hints::from([(kernel.to_owned(), variant.into())])
+    parse_hints(&[format!("{kernel}={variant}")]).unwrap()
 }
 
 fn run(graph: &DecodeGraph, executor: &mut dyn Execute, script: &Script) -> Result<Run> {
@@ -176,47 +175,33 @@ impl Row<'_> {
         assert!(error <= limit, "{self:?} in chunks: {error:e}");
     }
 
-    /// Tokens fed and generated in pieces are one sequence; a piece that does not fit is refused.
+    /// A prompt that is fed in pieces is one sequence; a piece that does not fit is refused.
     fn pieces(&self, graph: &DecodeGraph, executor: &mut dyn Execute) {
         let mut decoder = Decoder::new(graph, executor);
-        for (cut, per_submit, prompts) in
+        for (depth, per_submit, prompts) in
             [(13, 4, Prompts::Chunks), (1, 1, Prompts::TokenByToken), (39, 100, Prompts::Chunks)]
         {
+            let script = Script { depth, prompts, generate: 12, ..self.golden.free(per_submit) };
+            let run = decoder.run(&script, &mut |_| {}).unwrap();
+            assert!(!run.ttft.is_zero() && run.steps.iter().all(|step| !step.is_zero()));
+            self.assert_greedy(&run.generated, 0);
             decoder.reset(0).unwrap();
-            let (first, second) = self.golden.prompt.split_at(cut);
+            let (first, second) = self.golden.prompt.split_at(depth);
             for tokens in [first, second] {
-                assert!(!decoder.feed(tokens, prompts).unwrap().is_zero());
+                decoder.feed(tokens, prompts).unwrap();
             }
-            let mut chosen = vec![decoder.state(StateWord::Choice).unwrap()];
-            for n in [5, 6] {
-                let steps = decoder.generate(n, per_submit, &mut |t| chosen.push(t)).unwrap();
-                assert!(steps.len() == n && steps.iter().all(|step| !step.is_zero()));
-            }
-            self.assert_greedy(&chosen, 0);
+            assert_eq!(decoder.state(StateWord::Choice).unwrap(), run.generated[0]);
         }
-        // From one token alone, without a prompt that runs.
-        let first = self.golden.prompt[0];
-        decoder.reset(0).unwrap();
-        let error = |result: Result<()>, words: &str| match result {
-            Err(Error::Usage(said)) => assert!(said.contains(words), "{said}"),
-            other => panic!("{other:?}"),
-        };
-        let empty = decoder.generate(1, 1, &mut |_| {}).map(drop);
-        error(empty, "the sequence is empty");
-        decoder.give(0, &[first]).unwrap();
-        let mut chosen = Vec::new();
-        decoder.generate(9, 2, &mut |t| chosen.push(t)).unwrap();
-        let script = Script { prompt: vec![first], generate: 9, ..Script::default() };
-        assert_eq!(decoder.run(&script, &mut |_| {}).unwrap().generated, chosen, "{self:?}");
         for (tokens, words) in [
             (vec![1; graph.context], "do not fit the context of"),
             (vec![graph.vocab as u32], "beyond the vocabulary"),
             (Vec::new(), "no tokens to run"),
         ] {
-            error(decoder.feed(&tokens, Prompts::Chunks).map(drop), words);
+            match decoder.feed(&tokens, Prompts::Chunks) {
+                Err(Error::Usage(said)) => assert!(said.contains(words), "{said}"),
+                other => panic!("{other:?}"),
+            }
         }
-        let too_many = decoder.generate(graph.context, 1, &mut |_| {}).map(drop);
-        error(too_many, "positions do not fit the context of");
     }
 
     /// Tokens do not depend on the steps per submission.
@@ -271,7 +256,8 @@ impl Row<'_> {
         let run = decoder.run_together(&prompts, STEPS, 5).unwrap();
         let logits = decoder.logits().unwrap();
         let tokens = decoder.executor.read_words(graph.tokens).unwrap();
-        assert_eq!((run.steps.len(), run.generated.len()), (STEPS, n));
+        let chosen: Vec<&[u32]> = run.generated.chunks(STEPS + 1).collect();
+        assert_eq!((run.steps.len(), chosen.len()), (STEPS, n));
         // A second run on the same caches is the same.
         let again = decoder.run_together(&prompts, STEPS, 1).unwrap();
         assert_eq!(run.generated, again.generated, "{self:?}");
@@ -284,7 +270,7 @@ impl Row<'_> {
             // To the position at which all of them end.
             let positions = prompt.len()..longest.len() + STEPS + 1;
             let together: Vec<u32> = positions.map(|at| tokens[at * n + i]).collect();
-            assert_eq!(run.generated[i], together[..STEPS + 1]);
+            assert_eq!(chosen[i], &together[..STEPS + 1]);
             let (prompt, generate) = (prompt.clone(), together.len());
             let script = Script { prompt, generate, ..self.golden.free(4) };
             let own = decoder.run(&script, &mut |_| {}).unwrap().generated;
@@ -298,7 +284,7 @@ impl Row<'_> {
             assert!(ties <= 1, "{self:?} x{n}: {ties}");
         }
         // Another token is no tie.
-        let mut wrong = run.generated[0].clone();
+        let mut wrong = chosen[0].to_vec();
         wrong[3] = (wrong[3] + 1) % single.vocab as u32;
         let said = decoder.ties(&prompts[0], &wrong);
         assert!(matches!(said, Err(Error::CheckFailed(why)) if why.contains("choice 3 is")));
@@ -321,7 +307,7 @@ fn in_runs(gpu: &Device, name: &str, golden: &Golden, context: usize, together: 
     assert!(recording.dispatches() < apart.recording.dispatches(), "{said}");
     // Waits bring quantised weights; dense ones are loaded ahead of them by what reads them.
     let is_quantised = name.contains("q4") || name.contains("q80");
-    let prefetches = recording.runs.iter().any(|run| run.text.text.contains("run_prefetch_"));
+    let prefetches = recording.runs.iter().any(|run| run.code.text.contains("run_prefetch_"));
     assert!(prefetches || !is_quantised, "{said}");
     let mut executor = on_gpu(gpu, &graph);
     // One operation of a run cannot be looked at alone.
@@ -601,8 +587,8 @@ fn sabotage(graph: &mut DecodeGraph, gpu: &Gpu, kernel: &str, from: &str, to: &s
             continue;
         }
         let variant = op.kernel().variant(&op.plan.variant).unwrap();
-        assert!(op.plan.text.contains(from), "{from:?} is not in {kernel}/{}", variant.name);
-        let text = op.plan.text.replace(from, to);
+        assert!(op.plan.code.text.contains(from), "{from:?} is not in {kernel}/{}", variant.name);
+        let text = op.plan.code.text.replace(from, to);
         op.plan =
             Plan::with_text(op.kernel(), variant, &op.shape, &gpu.caps, &text, "sabotage").unwrap();
     }
@@ -647,22 +633,6 @@ fn runs_that_cannot_be_are_refused() {
         let why = said(Decoder::new(&two, &mut cpu).run_together(&prompts, steps, 1).map(drop));
         assert!(why.contains(words), "{why}");
     }
-}
-
-#[test]
-fn hints_win_or_fail_loudly() {
-    let model = common::model("llama-tiny-f16");
-    let built = |kernel: &str, variant: &str| {
-        let hints = hinted(kernel, variant);
-        let way = DecodeOptions { kv: KvFormat::F32, hints, ..DecodeOptions::of_step(8) };
-        model.graph_for(&Capabilities::minimal(), &way).map_err(|e| e.to_string())
-    };
-    assert!(built("gemv", "naive").is_ok());
-    // The adapter has no subgroups: the choice fails, it is not replaced.
-    let error = built("gemv", "subgroup").unwrap_err();
-    assert!(error.contains("gemv=subgroup") && error.contains("subgroup operations"), "{error}");
-    assert!(built("gemv", "fastest").unwrap_err().contains("no such variant"));
-    assert!(built("gemm", "naive").unwrap_err().contains("gemm"));
 }
 
 /// Whatever the kernel would prefer for a decode, a cache format or a size: a named variant runs.
@@ -716,5 +686,23 @@ fn synthetic_models_decode_alike_on_both_executors() {
             let script = Script { prompt: vec![2, 5, 7], generate, ..Script::default() };
             verify(&gpu, &graph, &script).unwrap_or_else(|e| panic!("{arch} {quant:?}: {e}"));
         }
+    }
+}
+
+/// `--logits-out` has a row of each position, the same by both executors.
+#[test]
+fn logits_of_every_position_are_written() {
+    let folder = common::Folder::new();
+    let (out, model) = (folder.path("logits.f32"), common::golden_name("qwen3-tiny-bf16.gguf"));
+    let decode = ["decode", "--model", &model, "--prompt-tokens", "2,62,302"];
+    let written = |executor: &str| -> Vec<f32> {
+        let more = ["--executor", executor, "--force-tokens", "75,260", "--logits-out", &out];
+        common::ended(&common::lathe(&[&decode[..], &more].concat()), 0);
+        bytemuck::pod_collect_to_vec(&std::fs::read(&out).unwrap())
+    };
+    let cpu = written("cpu");
+    assert_eq!(cpu.len(), 5 * 320);
+    if common::gpu().is_some() {
+        assert!(nmse(&cpu, &written("gpu")) < 1e-5);
     }
 }

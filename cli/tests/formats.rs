@@ -1,6 +1,5 @@
 //! Storage formats on the device, bit for bit: `cast` over every pattern of bits that matters. The
 //! sweep of `kernels` has `dequant`, whose reference decodes the blocks of the official package.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 

@@ -6,12 +6,12 @@ mod common;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use lathe_harness::decode::{DecodeOptions, Model, Prompt};
+use lathe_harness::decode::{DecodeOptions, Model};
 use lathe_harness::execute::oracle::{Inputs, Oracle, Outcomes};
 use lathe_harness::gpu::{Gpu, Pipelines, Policy};
 use lathe_harness::judge::check::{Verdict, check};
 use lathe_harness::judge::diff;
-use lathe_harness::plan::select::Hints;
+use lathe_harness::plan::select::parse_hints;
 use lathe_harness::plan::target::Target;
 use lathe_harness::{Error, wgpu};
 use lathe_kernels::descriptor::*;
@@ -39,7 +39,7 @@ const NEGATE: Declaration<Negate> = Declaration {
     }],
     prefer: &|_| &["naive"],
     cost: &|p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
-    tolerance: &|_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "exact" },
+    tolerance: &|_, _| Tolerance::exact("exact"),
     cases: "",
     bench: "N=65",
 };
@@ -105,7 +105,7 @@ fn a_registered_variant_runs_in_whole_steps_where_it_is_hinted() {
     registered();
     let Some(gpu) = common::own_gpu() else { return };
     let model = common::model("llama-tiny-f16");
-    let hints = Hints::from([("gemv".to_owned(), "mine".into())]);
+    let hints = parse_hints(&["gemv=mine".to_owned()]).unwrap();
     let options = DecodeOptions { context: 16, hints, store: None, ..DecodeOptions::default() };
     let graph = model.graph(Some(&gpu), &options).unwrap();
     let gemv = graph.selected.iter().find(|s| s.kernel == "gemv").unwrap();
@@ -133,8 +133,7 @@ fn a_session_generates_greedily_and_by_chance_and_says_what_it_cannot() {
     assert_eq!(session.generate(&[2, 62, 302], 5, |_| {}).unwrap().generated, heard);
     let long = session.generate(&[2; 12], 8, |_| {}).unwrap_err();
     assert!(long.to_string().contains("19 positions do not fit the context of 16"), "{long}");
-    let empty: &[u32] = &[];
-    assert!(session.generate(Prompt::Tokens(empty), 1, |_| {}).is_err());
+    assert!(session.generate(&[], 1, |_| {}).is_err());
     let drawn = |seed| {
         let options = DecodeOptions { sampling: Some(common::warm(5.0)), seed, ..options.clone() };
         let mut session = model.session(&gpu, options).unwrap();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lathe_harness::data::gate;
+use lathe_harness::data::merge::{Prefer, merge};
 use lathe_harness::data::paired::Verdict;
 use lathe_harness::data::record::{Body, Record};
 use lathe_harness::data::row::{Kind, Run};
@@ -113,37 +114,18 @@ fn measured_runs_of_code_against_itself_have_no_verdict_of_a_difference() {
             panic!("{kernel}")
         };
         assert_eq!(ab.processes.len(), 20);
-        assert!(ab.processes.iter().all(|p| p.verdict == Verdict::Same), "{:?}", ab.processes);
-        assert_eq!(ab.verdict, Verdict::Same, "{kernel}");
+        assert!(
+            ab.processes.iter().all(|p| p.found.verdict == Verdict::Same),
+            "{:?}",
+            ab.processes
+        );
+        assert_eq!(ab.found.verdict, Verdict::Same, "{kernel}");
         // Blocks that are there are the blocks of the processes.
         ab.processes[0].blocks += 1;
         assert!(ab.clone().settled().is_err());
         ab.processes.clear();
         assert!(ab.settled().is_ok());
     }
-}
-
-/// Three runs a side of one kernel, one build with a planted slowdown.
-#[test]
-fn a_planted_slowdown_is_found() {
-    let runs = |side: &str| -> Vec<Run> {
-        let name = |i| format!("2026-11-27-gate-{side}-{i}");
-        (1..=3).map(|i| Run::of(&name(i), &fixture(&name(i)))).collect()
-    };
-    let (base, slower) = (runs("base"), runs("slower"));
-    let report = gate::compare(&base, &slower, false).unwrap();
-    assert_eq!(report.exit_code(), 1, "{report:?}");
-    assert!(report.cases.iter().all(|case| case.changed || case.verdict == Verdict::Same));
-    // The rows that are kept say the same.
-    let kept = |runs: &[Run]| -> Vec<Run> {
-        let all = committed();
-        runs.iter().map(|run| all.iter().find(|r| r.id == run.id).unwrap().clone()).collect()
-    };
-    let again = gate::compare(&kept(&base), &kept(&slower), false).unwrap();
-    let verdicts = |r: &gate::GateReport| -> Vec<_> {
-        r.cases.iter().map(|case| (case.key.clone(), case.verdict)).collect()
-    };
-    assert_eq!(verdicts(&again), verdicts(&report));
 }
 
 /// Any committed run against any other of its kind: the gate blames only changed source, and runs
@@ -271,4 +253,38 @@ fn figures_of_the_results_stand_on_verified_records() {
         let run = Run::of("run", &record);
         assert!(!run.rows.is_empty() && run.rows.iter().all(|row| row.nmse.is_some()), "{file}");
     }
+}
+
+/// A run of ten variants of one shape.
+#[test]
+fn a_run_counts_once_and_another_of_its_name_gets_a_number() {
+    let whole = Run::of("run", &fixture("2026-11-22-ladder-gemv_q"));
+    let at = |name: &str, run: &Run| (PathBuf::from(name), run.clone());
+    let (mut first, mut second) = (whole.clone(), whole.clone());
+    first.rows.truncate(3);
+    second.rows.drain(..2);
+    // Parts of a run, in any order, are the run.
+    let merged = merge(vec![at("a", &first), at("b", &second), at("c", &whole)], None);
+    assert_eq!(merged.merged, std::slice::from_ref(&whole));
+    assert_eq!((merged.notes.len(), merged.contradictions.len()), (2, 0));
+    assert!(merged.notes[0].contains("a and b are one run"), "{:?}", merged.notes);
+
+    // Measured again, it is another run.
+    let mut later = whole.clone();
+    later.environment.date = "2026-11-29T00:00:00Z".into();
+    later.rows.iter_mut().for_each(|row| row.date.clone_from(&later.environment.date));
+    let merged = merge(vec![at("b", &later), at("a", &whole)], None);
+    let ids: Vec<_> = merged.merged.iter().map(|run| (&*run.id, &*run.rows[0].id)).collect();
+    assert_eq!(ids, [("run-2", "run-2"), ("run", "run")]);
+    assert!(merged.notes.is_empty() && merged.contradictions.is_empty());
+
+    // One run cannot have taken two times for a case.
+    let mut edited = whole.clone();
+    edited.rows[1].median_us += 1.0;
+    let files = vec![at("a", &whole), at("b", &edited)];
+    let torn = merge(files.clone(), None);
+    let said = &torn.contradictions[0];
+    assert!(said.contains("a and b are one run") && said.contains("gemv_q/"), "{said}");
+    let first = merge(files, Some(Prefer::First));
+    assert_eq!((first.merged, first.contradictions.len()), (vec![whole], 0));
 }

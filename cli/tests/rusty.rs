@@ -1,10 +1,8 @@
 //! A small trained checkpoint: the committed quantised file (goldens/rusty/README.md), and where
 //! `LATHE_RUSTY` names its folder the bf16 one, against transformers' texts and likelihoods.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lathe_harness::decode::perplexity::{self, Text};
 use lathe_harness::decode::{DecodeOptions, Decoder, Model, Prompts, Script};
@@ -14,6 +12,7 @@ use lathe_harness::model::ModelFile;
 use lathe_harness::model::export::{ExportSpec, write_gguf};
 use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_kernels::{Format, KvFormat};
+use rayon::prelude::*;
 use serde_json::Value;
 
 use crate::common::{self, Device, ids};
@@ -81,9 +80,7 @@ fn greedy_texts(model: &Model, gpu: Option<&Device>) -> Vec<(usize, Vec<u32>)> {
 /// time, and run where `LATHE_RUSTY` names the bf16 checkpoint.
 const FIRST: usize = 8;
 
-/// Mean negative log-likelihood of `windows` windows of the held-out text, on the CPU: one a
-/// thread, since a model this small keeps no more than one core busy, and more would wait for each
-/// other.
+/// Mean negative log-likelihood of `windows` windows of the held-out text, on the CPU.
 fn held_out(model: &Model, windows: usize) -> f64 {
     let oracle = &json("rusty.json")["held_out"];
     let size = oracle["window"].as_u64().unwrap() as usize;
@@ -93,27 +90,15 @@ fn held_out(model: &Model, windows: usize) -> f64 {
     assert_eq!(text.tokens() as u64, oracle["tokens"].as_u64().unwrap());
     let graph = model.graph(None, &options(size)).unwrap();
     let windows: Vec<&[u32]> = text.windows().take(windows).collect();
-    let next = AtomicUsize::new(0);
-    let sum_of_some = || {
-        let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-        let mut runner = Decoder::new(&graph, &mut executor);
-        let mut sum = 0.0;
-        while let Some(window) = windows.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let nll = perplexity::window(&mut runner, None, start, window, &mut |_| {}).unwrap().0;
-            sum += nll.iter().sum::<f64>();
-        }
-        sum
+    // A model this small keeps no more than one core busy.
+    let sum_of = |executor: &mut CpuExecutor, window: &&[u32]| -> f64 {
+        let mut runner = Decoder::new(&graph, executor);
+        let text = Text::new(start, window, size, Some(size)).unwrap();
+        let scores = perplexity::scores(&mut runner, None, &text, &mut |_| {}).unwrap();
+        scores.nll.iter().sum()
     };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let alone = || {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        pool.install(sum_of_some)
-    };
-    let sum: f64 = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(alone)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-    });
-    sum / (windows.len() * size) as f64
+    let sums = windows.par_iter().map_init(|| common::on_cpu(&graph), sum_of);
+    sums.sum::<f64>() / (windows.len() * size) as f64
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Sampling on the device: many draws against the distribution and against the reference, whole
 //! decodes on both executors, and parts of a head.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ops::Range;
 use std::sync::Arc;

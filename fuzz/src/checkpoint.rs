@@ -90,7 +90,7 @@ pub fn holds(place: &Place, input: &[u8]) -> Result<(bool, bool), String> {
     let _ = (describe(&file), file.vocabulary());
     let file = Arc::new(file);
     let Ok(config) = file.config() else { return Ok((true, false)) };
-    match Weights::load(&file, &config) {
+    match Weights::load(&file, &config, None) {
         Ok(weights) if weights.layers.len() == config.n_layers => Ok((true, true)),
         Ok(weights) => Err(format!("{} of {} layers", weights.layers.len(), config.n_layers)),
         // A configuration vouches for every tensor, not for its storage.

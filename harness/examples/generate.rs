@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = Model::open(&path)?;
     let short = DecodeOptions { context: 32, ..DecodeOptions::default() };
     let mut session = model.session(&gpu, short.clone())?;
-    let run = session.generate(prompt.as_str(), 8, |token| println!("token {token}"))?;
+    let run = session.generate(&model.encode(&prompt)?, 8, |token| println!("token {token}"))?;
     println!("{}", model.text(&run.generated).unwrap_or_default());
 
     // Drawn at random, from the same seed the same tokens.

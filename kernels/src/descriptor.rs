@@ -34,11 +34,8 @@ pub type Overrides = Vec<(&'static str, f64)>;
 /// Values of all overrides of a variant for one shape.
 pub type Constants = BTreeMap<String, f64>;
 
-/// Overrides a tuner may try, with the values worth trying.
-pub type Tunables = &'static [(&'static str, &'static [f64])];
-
 /// Workgroup sizes worth trying.
-pub const WORKGROUPS: Tunables = &[("WG", &[32.0, 64.0, 128.0, 256.0])];
+pub const WORKGROUPS: &str = "WG=32|64|128|256";
 
 /// Workgroups of `WG` invocations, of which every item has one.
 pub fn groups_for(items: usize, c: &Constants) -> usize {
@@ -118,6 +115,15 @@ pub struct Binding<P: 'static> {
     /// Values that checks and benchmarks put there.
     pub draw: Of<P, Draw>,
 }
+
+/// Elements in the storage format that a parameter names, by its field.
+macro_rules! floats {
+    ($format:ident) => {
+        &|p, _| Elem::Floats(p.$format)
+    };
+}
+
+pub(crate) use floats;
 
 /// Elements of 32-bit floats.
 pub fn f32s<P>(_: &P, _: State) -> Elem {
@@ -316,8 +322,8 @@ pub struct Variant<P: 'static> {
     pub renews: &'static [&'static str],
     /// Output that the next phase may compute itself in place of the last stage.
     pub inlined: Option<&'static Inlined<P>>,
-    /// Overrides a tuner may try, with the values worth trying.
-    pub tunables: Tunables,
+    /// Overrides a tuner may try, with the values worth trying: `NAME=VALUE|VALUE,…`.
+    pub tunables: &'static str,
     /// Reason why this variant cannot run a shape, beyond what reflection finds (features, memory).
     pub unsupported: On<P, Capabilities, Option<String>>,
     /// Layout that it wants for quantised weight rows; see [`Kernel::packing`].
@@ -336,7 +342,7 @@ impl<P: 'static> Variant<P> {
         early: false,
         renews: &[],
         inlined: None,
-        tunables: &[],
+        tunables: "",
         unsupported: &|_, _| None,
         packing: Packing::Blocks,
         tolerance: None,
@@ -410,6 +416,11 @@ impl Tolerance {
     /// Tolerance of f32 arithmetic, without a rounding of its own.
     pub const fn new(k: f64, nmse: f64, reason: &'static str) -> Self {
         Self { k, rounding: 0.0, nmse, reason }
+    }
+
+    /// No tolerance beyond the rounding of how an output is stored.
+    pub const fn exact(reason: &'static str) -> Self {
+        Self::new(0.0, 0.0, reason)
     }
 
     /// The tolerance of an output that is stored like this.
@@ -562,6 +573,16 @@ impl KernelVariant {
     /// Reason why it cannot run a shape, beyond what reflection finds.
     pub fn unsupported(&self, shape: &Shape, caps: &Capabilities) -> Option<String> {
         (self.unsupported)(shape, caps)
+    }
+
+    /// Overrides a tuner may try, with the values worth trying. None if the text is malformed.
+    pub fn tunables(&self) -> Option<Vec<(&'static str, Vec<f64>)>> {
+        let read = |part: &'static str| {
+            let (name, values) = part.split_once('=')?;
+            let values = values.split('|').map(|value| value.parse().ok());
+            Some((name, values.collect::<Option<_>>()?))
+        };
+        self.tunables.split_terminator(',').map(read).collect()
     }
 
     /// Returns true if it has a tolerance of its own.

@@ -61,6 +61,8 @@ impl<T: Choice> Alternatives for &'static [T] {
 
 /// An enum of named alternatives; see [`crate::codes`].
 pub trait Choice: Copy + fmt::Debug + Sync + 'static {
+    /// All, in the order of their codes.
+    const ALL: &'static [Self];
     /// Name on the command line.
     fn name(self) -> &'static str;
     /// Value in WGSL.
@@ -68,16 +70,18 @@ pub trait Choice: Copy + fmt::Debug + Sync + 'static {
 }
 
 macro_rules! choices {
-    ($($name:ident),*) => {
+    ($($name:ident)*) => {
         $(impl Choice for $name {
+            const ALL: &'static [Self] = $name::ALL;
             fn name(self) -> &'static str { $name::name(self) }
             fn code(self) -> u32 { $name::code(self) }
-        }
-        impl Value for $name {
-            fn from_f64(value: f64) -> Self { $name::ALL[value as usize] }
-            fn to_f64(self) -> f64 { f64::from(self.code()) }
         })*
     };
+}
+
+choices! {
+    Activation Beta FloatFormat Format HeadPart KvFormat Norm NormOffset Order Packing QueryRow
+    RopeFactors RopeStyle TablePart TokensOf WindowWay
 }
 
 /// A type a parameter can have. Every value is exact in an f64, which is also how pipeline
@@ -107,24 +111,14 @@ impl Value for f32 {
     }
 }
 
-choices!(
-    Activation,
-    Beta,
-    FloatFormat,
-    Format,
-    HeadPart,
-    KvFormat,
-    Norm,
-    NormOffset,
-    Order,
-    Packing,
-    QueryRow,
-    RopeFactors,
-    RopeStyle,
-    TablePart,
-    TokensOf,
-    WindowWay
-);
+impl<T: Choice> Value for T {
+    fn from_f64(value: f64) -> Self {
+        T::ALL[value as usize]
+    }
+    fn to_f64(self) -> f64 {
+        f64::from(self.code())
+    }
+}
 
 /// A parameter of an operation. Where a WGSL `override` has the same name, it gets this value.
 #[derive(Clone, Copy, Debug)]

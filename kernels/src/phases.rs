@@ -65,8 +65,18 @@ pub struct Phase<'a> {
 pub struct Stacked {
     /// The layer whose tensor comes first.
     pub first: usize,
-    /// Bytes from one to the next.
+    /// Bytes from one to the next; of a phase's variable, elements.
     pub stride: u64,
+}
+
+impl Stacked {
+    /// Offset of a layer's tensor in WGSL.
+    fn of(self, layer: &str) -> String {
+        match self.first {
+            0 => format!("{layer} * {}u", self.stride),
+            first => format!("({layer} - {first}u) * {}u", self.stride),
+        }
+    }
 }
 
 /// Work of a run between two waits.
@@ -139,26 +149,9 @@ struct JoinedPhase {
     function: String,
     /// Pairs of names of its shared variables: its own, and the joined one.
     names: Vec<(String, String)>,
-    /// Offset of a variable's tensor of a layer in its buffer, by the phase's own name.
-    offsets: HashMap<String, Offset>,
+    /// Elements of a variable's tensors of layers in its buffer, by the phase's own name.
+    offsets: HashMap<String, Stacked>,
     renews: &'static [&'static str],
-}
-
-/// Offset of the tensor of a layer, in elements.
-#[derive(Clone, Copy, Debug)]
-struct Offset {
-    first: usize,
-    stride: u64,
-}
-
-impl Offset {
-    /// In WGSL, of a layer.
-    fn of(self, layer: &str) -> String {
-        match self.first {
-            0 => format!("{layer} * {}u", self.stride),
-            first => format!("({layer} - {first}u) * {}u", self.stride),
-        }
-    }
 }
 
 impl Joined {
@@ -396,11 +389,11 @@ fn only_indexed(tokens: &[Token<'_>], name: &str) -> bool {
 }
 
 impl Code<'_> {
-    /// Offset of a variable's tensor of a layer, if its elements lie on a layer's.
-    fn offset(&self, name: &str, stacked: Stacked) -> Option<Offset> {
-        let stride = u64::from(self.reflection.element(name)?.1);
-        let Stacked { first, stride: bytes } = stacked;
-        bytes.is_multiple_of(stride).then_some(Offset { first, stride: bytes / stride })
+    /// Places of a variable's tensors in elements, if the layers' elements lie on each other's.
+    fn offset(&self, name: &str, stacked: Stacked) -> Option<Stacked> {
+        let element = u64::from(self.reflection.element(name)?.1);
+        let stride = stacked.stride / element;
+        stacked.stride.is_multiple_of(element).then_some(Stacked { stride, ..stacked })
     }
 }
 
@@ -541,7 +534,7 @@ impl Whole {
         code: &Code<'a>,
         prefix: &str,
         made: &BTreeMap<&'a str, String>,
-    ) -> Result<(Names<'a>, HashMap<String, Offset>), String> {
+    ) -> Result<(Names<'a>, HashMap<String, Stacked>), String> {
         let Code { label, .. } = code;
         for d in declarations(&parsed.tokens).iter().filter(|d| d.name.is_empty()) {
             if matches!(d.kind, "enable" | "requires") {
@@ -760,7 +753,7 @@ impl Whole {
                 let _ = writeln!(parameters, "    @builtin({builtin}) {name}: u32,");
             }
         }
-        let (begin, end) = (self.prefetches.begin(), self.prefetches.end());
+        let (begin, end) = self.prefetches.around();
         let is_loop = self.layers > 1;
         let round = match is_loop {
             true => {
@@ -791,33 +784,7 @@ impl Whole {
 /// so for the weights that were loaded ahead. Data of other workgroups are read through `@coherent`
 /// variables, past the caches that a fence would empty. WGSL does not promise that this is enough;
 /// the test of a device (`Gpu::run_grid`) waits and reads the same way.
-pub const WAIT: &str = "
-// Polls before a workgroup gives up: workgroups that are not there by then never come.
-const RUN_PATIENCE: u32 = 60000u;
-var<private> run_lid: u32;
-var<private> run_all: u32;
-
-// The invocation's writes before it are seen by every invocation that has awaited it.
-fn run_arrive(counter: u32) {
-    storageBarrier();
-    if (run_lid == 0u) {
-        run_all = (atomicAdd(&run_arrivals[counter], 1u) / RUN_GROUPS + 1u) * RUN_GROUPS;
-    }
-}
-
-fn run_await(counter: u32) {
-    if (run_lid == 0u) {
-        for (var polls = 1u; atomicLoad(&run_arrivals[counter]) - run_all >= 0x80000000u; polls++) {
-            let others_gave_up = polls % 256u == 0u && atomicLoad(&run_arrivals[0]) > 0u;
-            if (polls > RUN_PATIENCE || others_gave_up) {
-                atomicAdd(&run_arrivals[0], 1u);
-                break;
-            }
-        }
-    }
-    workgroupBarrier();
-}
-";
+pub const WAIT: &str = include_str!("phases/wait.wgsl");
 
 /// Prefix of the names of a phase's own declarations.
 fn prefix(phase: usize) -> String {

@@ -4,11 +4,12 @@
 //! whatever lists, selects or tunes sees the same kernels from the first to the last call.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use crate::adapter::Capabilities;
 use crate::descriptor::{Declaration, Kernel, KernelVariant, Role, Variant};
-use crate::param::{Params, State};
+use crate::param::{Params, Problem, State};
 use crate::reflect::{ReflectError, Reflection};
 use crate::{SOURCES, Source};
 
@@ -26,37 +27,22 @@ pub struct Text {
 /// Reason why an operation or a variant is not registered. Then nothing of it is.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
-    /// The registry has been read.
-    #[error(
-        "kernel {kernel} comes too late: kernels were looked up before; register at the start of main"
-    )]
-    Late {
-        /// Kernel.
-        kernel: &'static str,
-    },
-    /// The name is taken: a registered kernel is never replaced.
-    #[error("{what} exists already; give yours another name")]
-    Exists {
-        /// `kernel KERNEL`, or `KERNEL/VARIANT`.
-        what: String,
-    },
-    /// Variants for an operation that is not there.
-    #[error("no kernel {kernel} of these parameters to add variants to")]
-    NoKernel {
-        /// Kernel.
-        kernel: &'static str,
-    },
-    /// The declaration contradicts itself.
-    #[error("kernel {kernel}: {reason}")]
-    Declaration {
-        /// Kernel.
-        kernel: &'static str,
-        /// The contradiction.
-        reason: String,
-    },
+    /// The declaration contradicts itself, its name is taken, or the registry has been read.
+    #[error("{0}")]
+    Refused(String),
     /// The text does not link, naga refuses it, or it does not fit the declaration.
     #[error(transparent)]
     Reflect(#[from] ReflectError),
+}
+
+impl RegisterError {
+    fn of(kernel: &str, reason: impl fmt::Display) -> Self {
+        Self::Refused(format!("kernel {kernel}: {reason}"))
+    }
+
+    fn exists(what: impl fmt::Display) -> Self {
+        Self::Refused(format!("{what} exists already; give yours another name"))
+    }
 }
 
 struct Registry {
@@ -101,7 +87,13 @@ fn change(
     change: impl FnOnce(&mut Registry) -> Result<(), RegisterError>,
 ) -> Result<(), RegisterError> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    open.as_mut().ok_or(RegisterError::Late { kernel }).and_then(change)
+    let late = || {
+        RegisterError::Refused(format!(
+            "kernel {kernel} comes too late: kernels were looked up before; register at the start \
+             of main"
+        ))
+    };
+    open.as_mut().ok_or_else(late).and_then(change)
 }
 
 /// Every operation, the built-in ones by name, then the registered ones.
@@ -150,18 +142,15 @@ pub fn register<P: Params>(
     texts: &[Text],
 ) -> Result<(), RegisterError> {
     let kernel = erased(declaration)?;
-    check_declaration(&kernel)?;
+    check_declaration(&kernel).map_err(|reason| RegisterError::of(kernel.name, reason))?;
     if kernel.fuses.is_some() {
-        return Err(RegisterError::Declaration {
-            kernel: kernel.name,
-            reason: "`fuses` must be None: decode replaces operations by built-in ones alone"
-                .into(),
-        });
+        let why = "`fuses` must be None: decode replaces operations by built-in ones alone";
+        return Err(RegisterError::of(kernel.name, why));
     }
     let found = linked(&kernel, kernel.variants, texts)?;
     change(kernel.name, |registry| {
         if registry.kernels.iter().any(|k| k.name == kernel.name) {
-            return Err(RegisterError::Exists { what: format!("kernel {}", kernel.name) });
+            return Err(RegisterError::exists(format_args!("kernel {}", kernel.name)));
         }
         registry.kernels.push(kernel);
         registry.add(found);
@@ -182,15 +171,18 @@ pub fn register_variants<P: Params>(
 ) -> Result<(), RegisterError> {
     let kernel = erased(declaration)?;
     let added: Vec<KernelVariant> = variants.iter().map(Variant::erase).collect();
-    check_variants(&kernel, &added)?;
+    check_variants(&added).map_err(|reason| RegisterError::of(kernel.name, reason))?;
     let found = linked(&kernel, &added, texts)?;
     change(kernel.name, |registry| {
         let same = |k: &&mut Kernel| k.name == kernel.name && k.params_type == kernel.params_type;
         let there = registry.kernels.iter_mut().find(same);
-        let there = there.ok_or(RegisterError::NoKernel { kernel: kernel.name })?;
+        let there = there.ok_or_else(|| {
+            let name = kernel.name;
+            let why = format!("no kernel {name} of these parameters to add variants to");
+            RegisterError::Refused(why)
+        })?;
         if let Some(taken) = added.iter().find(|v| there.variant(v.name).is_some()) {
-            let what = format!("{}/{}", kernel.name, taken.name);
-            return Err(RegisterError::Exists { what });
+            return Err(RegisterError::exists(format_args!("{}/{}", kernel.name, taken.name)));
         }
         there.add(added);
         registry.add(found);
@@ -199,10 +191,7 @@ pub fn register_variants<P: Params>(
 }
 
 fn erased<P: Params>(declaration: &Declaration<P>) -> Result<Kernel, RegisterError> {
-    declaration.erase().map_err(|error| RegisterError::Declaration {
-        kernel: declaration.name,
-        reason: error.to_string(),
-    })
+    declaration.erase().map_err(|error| RegisterError::of(declaration.name, error))
 }
 
 /// A name that `KERNEL/VARIANT` and `KERNEL=VARIANT` can hold.
@@ -216,57 +205,52 @@ fn first_twice<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> 
     names.into_iter().find(|name| !seen.insert(*name))
 }
 
-fn check_declaration(kernel: &Kernel) -> Result<(), RegisterError> {
-    let refuse = |reason: String| Err(RegisterError::Declaration { kernel: kernel.name, reason });
-    // `lathe ab decode` and `lathe bench decode` are whole steps.
-    if !is_name(kernel.name) || kernel.name == "decode" {
-        return refuse("the name is not lower-case letters, digits and _, or is taken".into());
-    }
-    if let Some(name) = first_twice(kernel.bindings.iter().map(|b| b.name)) {
-        return refuse(format!("two bindings `{name}`"));
-    }
-    if let Some(name) = first_twice(kernel.params.iter().chain(kernel.state).map(|p| p.name)) {
-        return refuse(format!("two parameters `{name}`"));
-    }
+fn check_declaration(kernel: &Kernel) -> Result<(), String> {
     let is_state = |name| State::default().get(name).is_some();
-    if let Some(param) = kernel.params.iter().find(|p| is_state(p.name)) {
-        return refuse(format!("`{}` is a word of the state, no parameter", param.name));
-    }
-    if let Some(word) = kernel.state.iter().find(|p| !is_state(p.name)) {
+    let params = || kernel.params.iter();
+    // `lathe ab decode` and `lathe bench decode` are whole steps.
+    let fault = if !is_name(kernel.name) || kernel.name == "decode" {
+        "the name is not lower-case letters, digits and _, or is taken".into()
+    } else if let Some(name) = first_twice(kernel.bindings.iter().map(|b| b.name)) {
+        format!("two bindings `{name}`")
+    } else if let Some(name) = first_twice(params().chain(kernel.state).map(|p| p.name)) {
+        format!("two parameters `{name}`")
+    } else if let Some(param) = params().find(|p| is_state(p.name)) {
+        format!("`{}` is a word of the state, no parameter", param.name)
+    } else if let Some(word) = kernel.state.iter().find(|p| !is_state(p.name)) {
         let known = format!("{}, {}", State::N_KV, State::PROMPT_LEN);
-        return refuse(format!("the state has no word `{}`; it has {known}", word.name));
-    }
-    if !kernel.bindings.iter().any(|b| matches!(b.role, Role::Output | Role::InOut)) {
-        return refuse("no binding is an output".into());
-    }
-    if kernel.variants.is_empty() {
-        return refuse("it has no variant".into());
-    }
-    if kernel.bench().is_empty() {
-        return refuse("`bench` names no problem; the first is the default of --shape".into());
-    }
-    check_variants(kernel, kernel.variants)?;
-    for problem in kernel.bench().iter().chain(&kernel.cases()) {
-        let unknown = kernel.prefer(&problem.shape).iter().find(|n| kernel.variant(n).is_none());
-        if let Some(name) = unknown {
-            return refuse(format!("`prefer` names `{name}`, which is no variant"));
+        format!("the state has no word `{}`; it has {known}", word.name)
+    } else if !kernel.bindings.iter().any(|b| matches!(b.role, Role::Output | Role::InOut)) {
+        "no binding is an output".into()
+    } else if kernel.variants.is_empty() {
+        "it has no variant".into()
+    } else if kernel.bench().is_empty() {
+        "`bench` names no problem; the first is the default of --shape".into()
+    } else {
+        check_variants(kernel.variants)?;
+        let unknown = |problem: Problem| {
+            kernel.prefer(&problem.shape).iter().find(|name| kernel.variant(name).is_none())
+        };
+        match kernel.bench().into_iter().chain(kernel.cases()).find_map(unknown) {
+            Some(name) => format!("`prefer` names `{name}`, which is no variant"),
+            None => return Ok(()),
         }
-    }
-    Ok(())
+    };
+    Err(fault)
 }
 
-fn check_variants(kernel: &Kernel, variants: &[KernelVariant]) -> Result<(), RegisterError> {
-    let refuse = |reason: String| Err(RegisterError::Declaration { kernel: kernel.name, reason });
+fn check_variants(variants: &[KernelVariant]) -> Result<(), String> {
     if let Some(name) = first_twice(variants.iter().map(|v| v.name)) {
-        return refuse(format!("two variants `{name}`"));
+        return Err(format!("two variants `{name}`"));
     }
     for variant in variants {
-        if !is_name(variant.name) {
-            let name = variant.name;
-            return refuse(format!("variant `{name}`: a name is lower-case letters, digits and _"));
-        }
-        if variant.stages.is_empty() {
-            return refuse(format!("variant `{}` has no stage", variant.name));
+        let (name, text) = (variant.name, variant.tunables);
+        if !is_name(name) {
+            return Err(format!("variant `{name}`: a name is lower-case letters, digits and _"));
+        } else if variant.stages.is_empty() {
+            return Err(format!("variant `{name}` has no stage"));
+        } else if variant.tunables().is_none() {
+            return Err(format!("variant `{name}`: tunables `{text}`: write NAME=VALUE|VALUE,…"));
         }
     }
     Ok(())
@@ -278,7 +262,7 @@ fn linked(
     variants: &[KernelVariant],
     texts: &[Text],
 ) -> Result<Vec<(Source, Reflection)>, RegisterError> {
-    let refuse = |reason: String| Err(RegisterError::Declaration { kernel: kernel.name, reason });
+    let refuse = |reason: String| Err(RegisterError::of(kernel.name, reason));
     if let Some(name) = first_twice(texts.iter().map(|t| t.variant)) {
         return refuse(format!("two texts for variant `{name}`"));
     }
@@ -336,7 +320,7 @@ fn fits(kernel: &Kernel, variant: &KernelVariant, text: &Reflection) -> Result<(
             return Err(format!("has no entry point `{}`", stage.entry));
         }
     }
-    for (name, _) in variant.tunables {
+    for (name, _) in variant.tunables().unwrap_or_default() {
         if !text.has_override(name) {
             return Err(format!("tunes `{name}`, which is no override of it"));
         }

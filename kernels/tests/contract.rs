@@ -2,17 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
-use lathe_kernels::reflect::Default;
+use lathe_kernels::reflect::{Default, Reflection};
 use lathe_kernels::{
-    Capabilities, Elem, Kernel, KvFormat, Problem, Role, kernel, kernels, reflection, source,
-    sources,
+    Capabilities, Elem, Kernel, KernelVariant, KvFormat, Problem, Role, kernel, kernels,
+    reflection, sources,
 };
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
 
 fn problems(kernel: &Kernel) -> Vec<Problem> {
     let mut problems = kernel.bench();
@@ -27,15 +24,13 @@ fn problems(kernel: &Kernel) -> Vec<Problem> {
     problems
 }
 
-/// Folders below `dir`, at any depth.
-fn folders(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
-    let mut found = Vec::new();
-    for folder in entries.filter(|path| path.is_dir()) {
-        found.extend(folders(&folder));
-        found.push(folder);
-    }
-    found
+/// Every variant with its kernel and reflection.
+fn variants() -> impl Iterator<Item = (&'static Kernel, &'static KernelVariant, Arc<Reflection>)> {
+    let all = kernels().iter().flat_map(|k| k.variants.iter().map(move |v| (k, v)));
+    all.map(|(k, v)| {
+        let text = reflection(k.name, v.name);
+        (k, v, text.unwrap_or_else(|| panic!("{}: no file {}.wgsl", k.name, v.name)))
+    })
 }
 
 fn generous() -> Capabilities {
@@ -49,41 +44,19 @@ fn generous() -> Capabilities {
 }
 
 #[test]
-fn every_piece_of_a_kernel_exists() {
-    let mut missing = Vec::new();
-    let folders = folders(&workspace().join("kernels/ops"));
-    for k in kernels() {
-        let mut declarations = folders.iter().filter(|f| f.ends_with(k.name));
-        if !declarations.any(|f| f.join("mod.rs").is_file()) {
-            missing.push(format!("kernels/ops/**/{}/mod.rs", k.name));
-        }
-        // Quantised kernels compute what the dense ones do, over other rows.
-        let oracle = k.name.strip_suffix("_q").unwrap_or(k.name);
-        for file in [format!("reference/src/{oracle}.rs"), format!("docs/kernels/{}.md", k.name)] {
-            if !workspace().join(&file).is_file() {
-                missing.push(file);
-            }
-        }
-    }
-    assert!(missing.is_empty(), "missing: {missing:#?}");
-}
-
-#[test]
-fn names_are_unique_and_found() {
+fn every_piece_of_a_kernel_exists_under_its_name() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let names: BTreeSet<_> = kernels().iter().map(|k| k.name).collect();
     assert_eq!(names.len(), kernels().len());
-    for k in kernels() {
-        assert!(std::ptr::eq(kernel(k.name).unwrap(), k));
-    }
-}
-
-#[test]
-fn variants_and_files_are_paired() {
-    for k in kernels() {
-        for v in k.variants {
-            assert!(source(k.name, v.name).is_some(), "{}: no file {}.wgsl", k.name, v.name);
+    for name in names {
+        assert_eq!(kernel(name).unwrap().name, name);
+        // Quantised kernels compute what the dense ones do, over other rows.
+        let oracle = name.strip_suffix("_q").unwrap_or(name);
+        for file in [format!("reference/src/{oracle}.rs"), format!("docs/kernels/{name}.md")] {
+            assert!(workspace.join(&file).is_file(), "missing: {file}");
         }
     }
+    assert_eq!(variants().count(), sources().len());
     for s in sources() {
         let listed = kernel(s.kernel).and_then(|k| k.variant(s.variant));
         assert!(listed.is_some(), "{} belongs to no variant in the registry", s.file);
@@ -105,11 +78,6 @@ fn naive_comes_first_and_something_runs_everywhere() {
     let minimal = Capabilities::minimal();
     for k in kernels() {
         assert_eq!(k.variants[0].name, "naive", "{}", k.name);
-        let portable = k.variants.iter().any(|v| {
-            let r = reflection(k.name, v.name).unwrap();
-            !r.needs_subgroup && !r.needs_f16
-        });
-        assert!(portable, "{}: every variant needs an optional feature", k.name);
         for problem in problems(k) {
             let runs = k.prefer(&problem.shape).iter().any(|name| {
                 let v = k.variant(name).unwrap_or_else(|| panic!("{}: no {name}", k.name));
@@ -131,13 +99,12 @@ fn counters_are_atomic_words() {
                 assert_eq!(b.elem(&problem), Elem::U32, "{}: {}", k.name, b.name);
             }
             let declared = format!("var<storage, read_write> {}: array<atomic<u32>>;", b.name);
-            let users =
-                sources().iter().filter(|s| s.kernel == k.name && s.text.contains(&declared));
-            assert!(users.count() > 0, "{}: no variant has `{declared}`", k.name);
-            for s in sources().iter().filter(|s| s.kernel == k.name) {
-                let other =
-                    s.text.contains(&format!("> {}: ", b.name)) && !s.text.contains(&declared);
-                assert!(!other, "{}: declare `{declared}`", s.file);
+            let own = sources().iter().filter(|s| s.kernel == k.name);
+            let named = format!("> {}: ", b.name);
+            let users: Vec<_> = own.filter(|s| s.text.contains(&named)).collect();
+            assert!(!users.is_empty(), "{}: no variant has `{declared}`", k.name);
+            for s in users {
+                assert!(s.text.contains(&declared), "{}: declare `{declared}`", s.file);
             }
         }
     }
@@ -145,65 +112,49 @@ fn counters_are_atomic_words() {
 
 #[test]
 fn every_shape_gives_every_override_a_value_and_every_stage_a_grid() {
-    for k in kernels() {
+    for (k, v, r) in variants() {
+        for (name, values) in v.tunables().unwrap() {
+            let known = r.overrides.iter().any(|(o, d)| *o == name && *d != Default::Required);
+            assert!(known, "{}/{}: {name} is no override with a default", k.name, v.name);
+            assert!(!values.is_empty());
+        }
         for problem in problems(k) {
-            let shape = &problem.shape;
-            for p in k.params {
-                assert!(shape.get(p.name).is_some(), "{}: {shape} lacks {}", k.name, p.name);
+            let (shape, at) = (&problem.shape, format!("{}/{}: {problem:?}", k.name, v.name));
+            assert!(k.params.iter().all(|p| shape.get(p.name).is_some()), "{at}");
+            if v.unsupported(shape, &generous()).is_some() {
+                continue;
             }
-            for v in k.variants {
-                if v.unsupported(shape, &generous()).is_some() {
-                    continue;
-                }
-                let r = reflection(k.name, v.name).unwrap();
-                let tuned = v.constants(shape, &generous());
-                for (name, _) in &tuned {
-                    assert!(r.has_override(name), "{}/{}: lacks {name}", k.name, v.name);
-                }
-                let constants = r.constants(shape.iter().chain(tuned)).unwrap();
-                let groups = v.stages.iter().map(|s| (s.grid)(shape, &constants));
-                assert!(groups.sum::<usize>() > 0, "{}/{}: no work for {shape}", k.name, v.name);
-                for stage in v.stages {
-                    let (memory, invocations) = r.workgroup(stage.entry, &constants).unwrap();
-                    // Without the branches that the shape rules out it is the same, or needs less.
-                    let (module, info) = r.resolved(stage.entry, &constants).unwrap();
-                    let [entry] = &module.entry_points[..] else { panic!("{}", v.name) };
-                    let of_entry = info.get_entry_point(0);
-                    let is_used = |variable: &naga::Handle<naga::GlobalVariable>| {
-                        !of_entry[*variable].is_empty()
-                    };
-                    let bytes = module
-                        .global_variables
-                        .iter()
-                        .filter(|(at, v)| v.space == naga::AddressSpace::WorkGroup && is_used(at));
-                    let bytes = bytes.map(|(_, v)| module.types[v.ty].inner.size(module.to_ctx()));
-                    assert!(bytes.sum::<u32>() <= memory, "{}/{}: {shape}", k.name, v.name);
-                    assert_eq!(entry.workgroup_size.iter().product::<u32>(), invocations);
-                }
+            let tuned = v.constants(shape, &generous());
+            for (name, _) in &tuned {
+                assert!(r.has_override(name), "{at} lacks {name}");
+            }
+            let constants = r.constants(shape.iter().chain(tuned)).unwrap();
+            let groups = v.stages.iter().map(|s| (s.grid)(shape, &constants));
+            assert!(groups.sum::<usize>() > 0, "{at}: no work");
+            for stage in v.stages {
+                let (memory, invocations) = r.workgroup(stage.entry, &constants).unwrap();
+                // Without the branches that the shape rules out it is the same, or needs less.
+                let (module, info) = r.resolved(stage.entry, &constants).unwrap();
+                let [entry] = &module.entry_points[..] else { panic!("{at}") };
+                let globals = module.global_variables.iter().filter(|(global, v)| {
+                    v.space == naga::AddressSpace::WorkGroup
+                        && !info.get_entry_point(0)[*global].is_empty()
+                });
+                let bytes = globals.map(|(_, v)| module.types[v.ty].inner.size(module.to_ctx()));
+                assert!(bytes.sum::<u32>() <= memory, "{at}");
+                assert_eq!(entry.workgroup_size.iter().product::<u32>(), invocations);
             }
         }
     }
 }
 
 #[test]
-fn tunables_are_overrides_with_a_default() {
-    for k in kernels() {
-        for v in k.variants {
-            let r = reflection(k.name, v.name).unwrap();
-            for (name, values) in v.tunables {
-                let known = r.overrides.iter().any(|(o, d)| o == name && *d != Default::Required);
-                assert!(known, "{}/{}: {name} is no override with a default", k.name, v.name);
-                assert!(!values.is_empty());
-            }
-        }
-    }
-}
-
-#[test]
-fn costs_and_tolerances_are_stated() {
+fn problems_survive_printing_and_have_costs_and_tolerances() {
     for k in kernels() {
         for problem in problems(k) {
             let shown = k.show(&problem);
+            let back = k.parse_over(&Problem::default(), &shown).unwrap();
+            assert_eq!(k.show(&back), shown, "{}", k.name);
             assert!(k.cost(&problem).bytes > 0.0, "{}: {shown} moves nothing", k.name);
             for v in k.variants {
                 let t = k.tolerance(Some(v), &problem);
@@ -222,17 +173,6 @@ fn costs_and_tolerances_are_stated() {
                 // A wrong element must not hide: the bound stays far below the terms' size.
                 assert!(t.k * f64::from(f32::EPSILON) <= bound, "{at}");
             }
-        }
-    }
-}
-
-#[test]
-fn a_problem_survives_printing_and_parsing() {
-    for k in kernels() {
-        for problem in problems(k) {
-            let text = k.show(&problem);
-            let back = k.parse_over(&Problem::default(), &text).unwrap();
-            assert_eq!(k.show(&back), text, "{}", k.name);
         }
     }
 }

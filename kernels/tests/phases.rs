@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lathe_kernels::phases::{self, Code, Grid, Joined, Phase, Place};
-use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection, Shape};
+use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
 
 /// A large GPU with subgroups of 32.
 fn caps() -> Capabilities {
@@ -52,7 +52,7 @@ impl Text {
     }
 }
 
-/// A stage of a variant that can be a phase.
+/// A stage of a built-in variant that can be a phase.
 struct Stage {
     label: String,
     text: Text,
@@ -61,57 +61,58 @@ struct Stage {
     renews: &'static [&'static str],
 }
 
-/// Stages of all variants, each with buffers of its own.
-struct Stages(Vec<Stage>);
-
-impl Stages {
-    fn of(grid: Grid, shapes: impl Fn(&'static lathe_kernels::Kernel) -> Vec<Shape>) -> Self {
-        let mut list = Vec::new();
-        for kernel in lathe_kernels::kernels() {
-            for shape in shapes(kernel) {
-                for variant in kernel.variants {
-                    if variant.unsupported(&shape, &caps()).is_some() {
-                        continue;
-                    }
-                    let Some(geometry) = variant.phase(&shape, &caps(), grid) else { continue };
-                    let source = lathe_kernels::source(kernel.name, variant.name).unwrap();
-                    let reflection = lathe_kernels::reflection(kernel.name, variant.name).unwrap();
-                    let given = shape.iter().chain(variant.constants(&shape, &caps()));
-                    let constants = reflection.constants(given.chain(geometry)).unwrap();
-                    for stage in variant.stages {
-                        let (wgsl, reflection) = (source.text.to_owned(), Arc::clone(&reflection));
-                        list.push(Stage {
-                            label: format!("{}/{}", kernel.name, variant.name),
-                            groups: (stage.grid)(&shape, &constants) as u32,
-                            text: Text { wgsl, reflection, constants: constants.clone() },
-                            entry: stage.entry,
-                            renews: variant.renews,
-                        });
-                    }
-                }
+/// Stages of all variants, for the shapes that are benchmarked.
+fn stages() -> Vec<Stage> {
+    let mut list = Vec::new();
+    for (kernel, problem) in
+        lathe_kernels::kernels().iter().flat_map(|k| k.bench().into_iter().map(move |p| (k, p)))
+    {
+        let shape = &problem.shape;
+        for variant in kernel.variants {
+            if variant.unsupported(shape, &caps()).is_some() {
+                continue;
             }
+            let Some(geometry) = variant.phase(shape, &caps(), GRID) else { continue };
+            let wgsl = lathe_kernels::source(kernel.name, variant.name).unwrap().text;
+            let reflection = lathe_kernels::reflection(kernel.name, variant.name).unwrap();
+            let given = shape.iter().chain(variant.constants(shape, &caps()));
+            let constants = reflection.constants(given.chain(geometry)).unwrap();
+            list.extend(variant.stages.iter().map(|stage| Stage {
+                label: format!("{}/{}", kernel.name, variant.name),
+                groups: (stage.grid)(shape, &constants) as u32,
+                text: Text {
+                    wgsl: wgsl.to_owned(),
+                    reflection: Arc::clone(&reflection),
+                    constants: constants.clone(),
+                },
+                entry: stage.entry,
+                renews: variant.renews,
+            }));
         }
-        Self(list)
     }
+    list
+}
 
-    fn phases(&self) -> Vec<Phase<'_>> {
-        let mut numbers = 0usize..;
-        let mut phases = Vec::new();
-        for s in &self.0 {
-            let names = s.text.reflection.buffers.iter().map(|buffer| buffer.name.as_str());
-            let code = s.text.code(&s.label, names.zip(&mut numbers));
-            phases.push(Phase {
-                groups: s.groups,
-                renews: s.renews,
-                given: BTreeMap::from([("weights", 1 << 20)]),
-                ..phase(Code { function: s.entry, ..code })
-            });
+impl Stage {
+    /// Its phase over buffers of its own, numbered from `first` on.
+    fn phase(&self, first: usize) -> Phase<'_> {
+        let names = self.text.reflection.buffers.iter().map(|buffer| buffer.name.as_str());
+        let code = self.text.code(&self.label, names.zip(first..));
+        Phase {
+            groups: self.groups,
+            renews: self.renews,
+            given: BTreeMap::from([("weights", 1 << 20)]),
+            ..phase(Code { function: self.entry, ..code })
         }
-        phases
     }
 }
 
-const GRID: Grid = Grid { groups: 128, invocations: 256, prefetch: 2, layers: u32::MAX };
+/// A grid without a limit of layers.
+const fn grid(groups: u32, invocations: u32, prefetch: u32) -> Grid {
+    Grid { groups, invocations, prefetch, layers: u32::MAX }
+}
+
+const GRID: Grid = grid(128, 256, 2);
 
 /// A phase of two workgroups that has nothing special.
 fn phase(code: Code<'_>) -> Phase<'_> {
@@ -125,15 +126,11 @@ fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
     phases::join(&places, 1, grid)
 }
 
-fn benchmarked(kernel: &'static lathe_kernels::Kernel) -> Vec<Shape> {
-    kernel.bench().into_iter().map(|problem| problem.shape).collect()
-}
-
 /// Any two phases join: names do not meet, and naga takes the whole.
 #[test]
 fn every_phase_joins_with_the_next() {
-    let stages = Stages::of(GRID, benchmarked);
-    let phases = stages.phases();
+    let stages = stages();
+    let phases: Vec<_> = stages.iter().zip((0..).step_by(32)).map(|(s, i)| s.phase(i)).collect();
     let labels: BTreeSet<_> = phases.iter().map(|p| p.code.label.clone()).collect();
     for wanted in ["attention_append/split_kv", "gemv_q/planes_dp4a24", "fused_ffn/sweep"] {
         assert!(labels.contains(wanted), "{labels:?}");
@@ -186,8 +183,8 @@ fn a_buffer_between_phases_is_written_in_both() {
         groups,
         ..phase(text.code("swap", [("x", x), ("y", y)]))
     };
-    let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
-    let joined = join(&[phase(0, 1, 2), phase(1, 2, 1)], grid).unwrap();
+    let on = grid(2, 32, 0);
+    let joined = join(&[phase(0, 1, 2), phase(1, 2, 1)], on).unwrap();
     assert_eq!(joined.buffers.iter().map(|b| b.1).collect::<Vec<_>>(), [0, 1, 2]);
     let declared = |i: usize| joined.text.lines().find(|l| l.contains(&format!("_{i}:"))).unwrap();
     assert!(declared(0).contains("<storage, read>"), "{}", joined.text);
@@ -197,25 +194,25 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert_eq!(joined.text.matches("var<workgroup>").count(), 1, "{}", joined.text);
     assert!(joined.reflected().is_ok());
 
-    let error = |phases: &[Phase<'_>], grid| join(phases, grid).unwrap_err().to_string();
-    let wide = Grid { groups: 2, invocations: 64, prefetch: 0, layers: u32::MAX };
-    assert!(error(&[phase(0, 1, 1)], wide).contains("workgroups of 32 among those of 64"));
-    let three = Grid { groups: 3, invocations: 32, prefetch: 0, layers: u32::MAX };
-    assert!(error(&[phase(0, 1, 1)], three).contains("no power of two"));
+    let error = |phases: &[Phase<'_>], on| join(phases, on).unwrap_err().to_string();
+    assert!(
+        error(&[phase(0, 1, 1)], grid(2, 64, 0)).contains("workgroups of 32 among those of 64")
+    );
+    assert!(error(&[phase(0, 1, 1)], grid(3, 32, 0)).contains("no power of two"));
     let many: Vec<_> = (0..phases::MOST_WAITS + 1).map(|_| phase(0, 1, 1)).collect();
-    assert!(error(&many, grid).contains("at most"));
-    assert!(join(&many[1..], grid).is_ok());
+    assert!(error(&many, on).contains("at most"));
+    assert!(join(&many[1..], on).is_ok());
     // In a loop the first place waits as well, with a word that is there.
     let all: Vec<_> =
         many[1..].iter().map(|p| Place { ways: vec![(vec![0, 1], p.clone())] }).collect();
     let last = format!("run_await({}u)", phases::ARRIVAL_WORDS / (phases::MOST_WAITS + 1) * 63);
     assert_eq!(phases::MOST_WAITS, 63);
-    assert!(phases::join(&all, 2, grid).unwrap().text.contains(&last));
-    let one = phases::join(&all[..1], 2, grid).unwrap_err().to_string();
+    assert!(phases::join(&all, 2, on).unwrap().text.contains(&last));
+    let one = phases::join(&all[..1], 2, on).unwrap_err().to_string();
     assert!(one.contains("a loop over layers of one phase"), "{one}");
     let mut unbound = phase(0, 1, 1);
     unbound.code.buffers.clear();
-    assert!(error(&[unbound], grid).contains("is not bound"));
+    assert!(error(&[unbound], on).contains("is not bound"));
 }
 
 /// Grid barriers prefetch all of the next weights if they have enough loads, else an evenly spaced
@@ -241,9 +238,8 @@ fn waits_prefetch_the_next_weights() {
         }
     };
     // Two workgroups, each with one team that does not poll: a round is two granules.
-    let grid = |prefetch| Grid { groups: 2, invocations: 64, prefetch, layers: u32::MAX };
     let phases = [phase(0, 2, 9), phase(0, 3, 3), phase(1, 4, 7)];
-    let joined = join(&phases, grid(3)).unwrap();
+    let joined = join(&phases, grid(2, 64, 3)).unwrap();
     assert!(joined.reflected().is_ok(), "{}", joined.text);
     let brought = |text: &str, wait: usize| -> Vec<String> {
         let name = format!("fn run_prefetch_{wait}()");
@@ -269,26 +265,21 @@ fn waits_prefetch_the_next_weights() {
     assert!(joined.text.trim_end().ends_with("run_seen();\n}"), "{}", joined.text);
     assert!(joined.text.contains("if ((run_seen_0 ^ run_seen_1 ^ run_seen_2) == "));
     // With one load a wait two granules of seven: every third and a half.
-    let joined = join(&phases, grid(1)).unwrap();
+    let joined = join(&phases, grid(2, 64, 1)).unwrap();
     assert_eq!(
         brought(&joined.text, 1),
         ["run_buffer_2[min(u32(f32(at + 0u) * 1.5f), 2u) * 256u + lane * 8u];"]
     );
     assert!(brought(&joined.text, 2)[0].contains("f32(at + 0u) * 3.5f"), "{}", joined.text);
     // None where nobody asks, where the weights are what an earlier phase writes, or are no words.
-    assert!(!join(&phases, grid(0)).unwrap().text.contains("run_prefetch"));
+    assert!(!join(&phases, grid(2, 64, 0)).unwrap().text.contains("run_prefetch"));
     let made = [phase(0, 2, 9), phase(0, 1, 3)];
-    assert!(!join(&made, grid(3)).unwrap().text.contains("run_prefetch"));
+    assert!(!join(&made, grid(2, 64, 3)).unwrap().text.contains("run_prefetch"));
     let early = [phase(0, 2, 9), Phase { early: true, ..phase(0, 3, 3) }];
-    assert!(!join(&early, grid(3)).unwrap().text.contains("run_prefetch"));
+    assert!(!join(&early, grid(2, 64, 3)).unwrap().text.contains("run_prefetch"));
 }
 
-/// A phase that writes `y`, and the next one, which reads it as `x`.
-struct Pair {
-    writer: Text,
-    reader: Text,
-}
-
+/// A phase that writes `y`; the next one reads it as `x`.
 const WRITER: &str = "@group(0) @binding(0) var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(32)
 fn main(@builtin(local_invocation_index) at: u32) { y[at] = 1.0; }
@@ -312,30 +303,24 @@ fn waits() { await_input(); }
 fn leaves(i: u32) { if (i > 3u) { return; } await_input(); }
 ";
 
-impl Pair {
-    /// A pair with `body` in the reader's entry point.
-    fn new(body: &str) -> Self {
-        let reader = format!(
-            "{READER}@compute @workgroup_size(32)\n\
-             fn main(@builtin(local_invocation_index) at: u32) {{\n{body}\n}}\n"
-        );
-        Self { writer: Text::new(WRITER), reader: Text::new(&reader) }
-    }
-
-    /// Verdict on the two phases on a grid of two workgroups; the reader has `groups`.
-    fn said(&self, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
-        let grid = Grid { groups: 2, invocations: 32, prefetch: 0, layers: u32::MAX };
-        let buffers = [("w", 0), ("x", 1), ("z", 2), ("counter", 3)];
-        let phases = [
-            Phase { renews, ..phase(self.writer.code("writes, writer", [("y", 1)])) },
-            Phase { groups, renews, ..phase(self.reader.code("reads, reader", buffers)) },
-        ];
-        let joined = join(&phases, grid).unwrap();
-        match joined.reflected() {
-            Ok(_) => Ok(()),
-            Err(ReflectError::Link(reason)) => Err(reason),
-            Err(other) => panic!("{other}\n{}", joined.text),
-        }
+/// Verdict on both phases on a grid of two workgroups, with `body` in the reader's entry point. The
+/// reader has `groups` workgroups.
+fn verdict(body: &str, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
+    let reader = Text::new(&format!(
+        "{READER}@compute @workgroup_size(32)\n\
+         fn main(@builtin(local_invocation_index) at: u32) {{\n{body}\n}}\n"
+    ));
+    let writer = Text::new(WRITER);
+    let buffers = [("w", 0), ("x", 1), ("z", 2), ("counter", 3)];
+    let phases = [
+        Phase { renews, ..phase(writer.code("writes, writer", [("y", 1)])) },
+        Phase { groups, renews, ..phase(reader.code("reads, reader", buffers)) },
+    ];
+    let joined = join(&phases, grid(2, 32, 0)).unwrap();
+    match joined.reflected() {
+        Ok(_) => Ok(()),
+        Err(ReflectError::Link(reason)) => Err(reason),
+        Err(other) => panic!("{other}\n{}", joined.text),
     }
 }
 
@@ -355,89 +340,76 @@ fn a_phase_may_load_ahead_what_nobody_writes() {
         "z[at] = x[at];",
     ] {
         for groups in [1, 2] {
-            assert_eq!(Pair::new(body).said(groups, &[]), Ok(()), "{groups}: {body}");
+            assert_eq!(verdict(body, groups, &[]), Ok(()), "{groups}: {body}");
         }
     }
     // With more places than workgroups the wait comes before the first.
-    assert_eq!(Pair::new("let a = x[at]; await_input(); z[at] = a;").said(4, &[]), Ok(()));
+    assert_eq!(verdict("let a = x[at]; await_input(); z[at] = a;", 4, &[]), Ok(()));
     let renewed = "let a = z[at]; await_input(); z[at] = a + x[at];";
-    assert_eq!(Pair::new(renewed).said(2, &["z"]), Ok(()));
+    assert_eq!(verdict(renewed, 2, &["z"]), Ok(()));
 }
+
+/// Bodies of the reader, each with a part of what is said of it.
+const REFUSED: &str = "\
+    let a = x[at]; await_input(); z[at] = a;
+        `main` loads `x` ahead of await_input(), and `writes, writer`
+    let a = early(at); await_input(); z[at] = a;
+        `early` loads `x` ahead
+    let a = deep(at); waits(); z[at] = a;
+        `early` loads `x` ahead
+    var a = 0.0; if (at > 3u) { a = x[at]; } await_input(); z[at] = a;
+        loads `x` ahead
+    var a = 0.0; if (at > 3u) { } else { a = x[at]; } await_input(); z[at] = a;
+        loads `x`
+    var a = 0.0; for (var i = 0u; i < 4u; i++) { a += x[i]; } await_input(); z[at] = a;
+        loads `x`
+    var a = 0.0; switch at { case 3u: { a = x[at]; } default: {} } await_input(); z[at] = a;
+        loads `x`
+    z[at] = w[at]; await_input(); z[at] += x[at];
+        `main` writes `z` ahead of await_input(): others
+    atomicAdd(&counter[0], 1u); await_input(); z[at] = x[at];
+        writes `counter` ahead
+    let a = atomicLoad(&counter[0]); await_input(); atomicStore(&counter[0], a);
+        `counter` ahead
+    let a = z[at]; await_input(); z[at] = a + x[at];
+        loads `z` ahead of await_input(), and the phase writes it
+    held[at] = w[at]; await_input(); z[at] = held[at ^ 1u];
+        writes `held` ahead of await_input(): the phase before
+    cell.value = w[0]; await_input(); z[at] = cell.value;
+        writes `cell` ahead
+    let await_input = x[at]; z[at] = await_input;
+        names await_input() and never calls it
+    if (NEVER) { await_input(); }
+        names await_input() and never calls it
+    if (at < 16u) { await_input(); } z[at] = x[at];
+        `main` calls await_input() in a branch or a loop
+    if (at < 16u) { await_input(); } else { await_input(); } z[at] = x[at];
+        in a branch or a loop
+    if (at < 16u) { waits(); } z[at] = x[at];
+        in a branch or a loop
+    for (var i = 0u; i < 2u; i++) { await_input(); } z[at] = x[at];
+        in a branch or a loop
+    switch at { case 1u: { await_input(); } default: {} } z[at] = x[at];
+        in a branch or a loop
+    await_input(); z[at] = x[at]; await_input();
+        `main` calls await_input() a second time
+    await_input(); z[at] = x[at]; if (at > 1u) { waits(); }
+        in a branch or a loop
+    waits(); waits(); z[at] = x[at];
+        a second time
+    if (at > 3u) { return; } await_input(); z[at] = x[at];
+        `main` returns ahead of await_input()
+    leaves(at); z[at] = x[at];
+        `leaves` returns ahead of await_input()
+";
 
 #[test]
 fn what_a_phase_may_not_do_ahead_of_its_wait_is_refused() {
-    let faults = [
-        (
-            "let a = x[at]; await_input(); z[at] = a;",
-            "`main` loads `x` ahead of await_input(), and `writes, writer`",
-        ),
-        ("let a = early(at); await_input(); z[at] = a;", "`early` loads `x` ahead"),
-        ("let a = deep(at); waits(); z[at] = a;", "`early` loads `x` ahead"),
-        ("var a = 0.0; if (at > 3u) { a = x[at]; } await_input(); z[at] = a;", "loads `x` ahead"),
-        (
-            "var a = 0.0; if (at > 3u) { } else { a = x[at]; } await_input(); z[at] = a;",
-            "loads `x`",
-        ),
-        (
-            "var a = 0.0; for (var i = 0u; i < 4u; i++) { a += x[i]; } await_input(); z[at] = a;",
-            "loads `x`",
-        ),
-        (
-            "var a = 0.0; switch at { case 3u: { a = x[at]; } default: {} } await_input(); z[at] = a;",
-            "loads `x`",
-        ),
-        (
-            "z[at] = w[at]; await_input(); z[at] += x[at];",
-            "`main` writes `z` ahead of await_input(): others",
-        ),
-        ("atomicAdd(&counter[0], 1u); await_input(); z[at] = x[at];", "writes `counter` ahead"),
-        (
-            "let a = atomicLoad(&counter[0]); await_input(); atomicStore(&counter[0], a);",
-            "`counter` ahead",
-        ),
-        (
-            "let a = z[at]; await_input(); z[at] = a + x[at];",
-            "loads `z` ahead of await_input(), and the phase writes it",
-        ),
-        (
-            "held[at] = w[at]; await_input(); z[at] = held[at ^ 1u];",
-            "writes `held` ahead of await_input(): the phase before",
-        ),
-        ("cell.value = w[0]; await_input(); z[at] = cell.value;", "writes `cell` ahead"),
-        ("let await_input = x[at]; z[at] = await_input;", "names await_input() and never calls it"),
-        ("if (NEVER) { await_input(); }", "names await_input() and never calls it"),
-        (
-            "if (at < 16u) { await_input(); } z[at] = x[at];",
-            "`main` calls await_input() in a branch or a loop",
-        ),
-        (
-            "if (at < 16u) { await_input(); } else { await_input(); } z[at] = x[at];",
-            "in a branch or a loop",
-        ),
-        ("if (at < 16u) { waits(); } z[at] = x[at];", "in a branch or a loop"),
-        (
-            "for (var i = 0u; i < 2u; i++) { await_input(); } z[at] = x[at];",
-            "in a branch or a loop",
-        ),
-        (
-            "switch at { case 1u: { await_input(); } default: {} } z[at] = x[at];",
-            "in a branch or a loop",
-        ),
-        (
-            "await_input(); z[at] = x[at]; await_input();",
-            "`main` calls await_input() a second time",
-        ),
-        ("await_input(); z[at] = x[at]; if (at > 1u) { waits(); }", "in a branch or a loop"),
-        ("waits(); waits(); z[at] = x[at];", "a second time"),
-        (
-            "if (at > 3u) { return; } await_input(); z[at] = x[at];",
-            "`main` returns ahead of await_input()",
-        ),
-        ("leaves(at); z[at] = x[at];", "`leaves` returns ahead of await_input()"),
-    ];
-    for (body, wanted) in faults {
+    let lines: Vec<_> = REFUSED.lines().map(str::trim).collect();
+    for fault in lines.chunks(2) {
+        let [body, wanted] = fault else { panic!("{fault:?}") };
         for groups in [1, 2] {
-            let said = Pair::new(body).said(groups, &[]).expect_err(body);
+            let said = verdict(body, groups, &[]).expect_err(body);
             assert!(said.starts_with("reads, reader: "), "{body}: {said}");
             assert!(said.contains(wanted), "{groups}: {body}: {said}");
         }
@@ -447,8 +419,8 @@ fn what_a_phase_may_not_do_ahead_of_its_wait_is_refused() {
 /// The rule catches a built-in kernel: if it waits after its first read, a step is refused.
 #[test]
 fn a_built_in_phase_that_waits_too_late_is_refused() {
-    let stages = Stages::of(GRID, benchmarked);
-    let stage = stages.0.iter().find(|s| s.label == "gemv_q/planes_dp4a24").unwrap();
+    let stages = stages();
+    let stage = stages.iter().find(|s| s.label == "gemv_q/planes_dp4a24").unwrap();
     let wait = "await_input();";
     let needs = "round_x(0u, subgroup, sg, subgroup_lane);";
     let own = &stage.text.wgsl;
@@ -514,9 +486,9 @@ fn rounds(text: &Text, stride: u64) -> [Place<'_>; 2] {
 #[test]
 fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
     let adder = Text::new(ADDER);
-    let grid = Grid { groups: 2, invocations: 64, prefetch: 2, layers: u32::MAX };
+    let on = grid(2, 64, 2);
     let places = rounds(&adder, 8192);
-    let joined = phases::join(&places, 5, grid).unwrap();
+    let joined = phases::join(&places, 5, on).unwrap();
     let text = &joined.text;
     assert!(joined.reflected().is_ok(), "{text}");
     assert!(text.contains("for (var layer = 0u; layer < 5u; layer++)"), "{text}");
@@ -540,18 +512,18 @@ fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
     // One layer needs neither.
     let mut one = places[0].ways[0].1.clone();
     one.code.stacked.clear();
-    let apart = phases::join(&[Place::of(one)], 1, grid).unwrap();
+    let apart = phases::join(&[Place::of(one)], 1, on).unwrap();
     assert!(!apart.text.contains("run_arrive(64u)") && !apart.text.contains("var layer"));
 }
 
 #[test]
 fn layers_that_cannot_go_round_are_refused() {
-    let grid = Grid { groups: 2, invocations: 64, prefetch: 0, layers: u32::MAX };
+    let on = grid(2, 64, 0);
     let said = |text: &str, stride: u64, change: &dyn Fn(&mut [Place<'_>; 2])| -> String {
         let text = Text::new(text);
         let mut places = rounds(&text, stride);
         change(&mut places);
-        let joined = phases::join(&places, 5, grid);
+        let joined = phases::join(&places, 5, on);
         joined
             .and_then(|joined| joined.reflected().map(|_| ()))
             .map_or_else(|e| e.to_string(), |()| String::new())
@@ -577,7 +549,7 @@ fn layers_that_cannot_go_round_are_refused() {
     let [first, _] = rounds(&ahead, 8192);
     let mut one = first.ways[0].1.clone();
     one.code.stacked.clear();
-    let alone = phases::join(&[Place::of(one)], 1, grid).unwrap();
+    let alone = phases::join(&[Place::of(one)], 1, on).unwrap();
     assert_eq!(alone.reflected().map(|_| ()).map_err(|e| e.to_string()), Ok(()));
 }
 
@@ -588,7 +560,7 @@ fn waits_prefetch_small_tensors() {
     let text = ADDER.replace("x[at] + own;", "x[at] + own + u32(norm[at].x);");
     let text = format!("@group(0) @binding(3) var<storage, read> norm: array<vec2<f32>>;\n{text}");
     let text = Text::new(&text);
-    let grid = Grid { groups: 2, invocations: 64, prefetch: 1, layers: u32::MAX };
+    let on = grid(2, 64, 1);
     let stacked = |first| phases::Stacked { first, stride: 8192 };
     let places = |bytes: u64, of_seldom: usize| {
         let mut places = rounds(&text, 8192);
@@ -598,7 +570,7 @@ fn waits_prefetch_small_tensors() {
             phase.code.buffers.insert("norm", buffer);
             phase.code.stacked.insert("norm", stacked(0));
         }
-        phases::join(&places, 5, grid).unwrap()
+        phases::join(&places, 5, on).unwrap()
     };
     let of = |joined: &Joined, wait: usize| {
         assert!(joined.reflected().is_ok(), "{}", joined.text);
@@ -654,8 +626,8 @@ fn main(@builtin(local_invocation_index) at: u32) { y[at] = sum(at) + held[at]; 
             made: BTreeMap::from([("x", made)]),
             ..phase(reader.code("reads, reader", [("weights", 0), ("y", 2)]))
         };
-        let grid = Grid { groups: 2, invocations: 64, prefetch: 0, layers: u32::MAX };
-        join(&[reads], grid)
+        let on = grid(2, 64, 0);
+        join(&[reads], on)
     };
     let run = joined(&reader, "sum").unwrap();
     let text = &run.text;

@@ -30,7 +30,7 @@ const HIDING: Declaration<Hiding> = Declaration {
     variants: &[],
     prefer: &|_| &[],
     cost: &|_, _| Cost { bytes: 0.0, flops: 0.0 },
-    tolerance: &|_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "" },
+    tolerance: &|_, _| Tolerance::exact(""),
     cases: "",
     bench: "",
 };
@@ -55,7 +55,7 @@ const TWICE: Declaration<Twice> = Declaration {
     variants: &[VARIANT],
     prefer: &|_| &["naive"],
     cost: &|p, _| Cost { bytes: 8.0 * p.n as f64, flops: p.n as f64 },
-    tolerance: &|_, _| Tolerance { k: 1.0, rounding: 0.0, nmse: 1e-13, reason: "one product" },
+    tolerance: &|_, _| Tolerance::new(1.0, 1e-13, "one product"),
     cases: "",
     bench: "N=8",
 };

@@ -197,35 +197,3 @@ fn tolerance(kernel: &Kernel) -> String {
     );
     format!("{}\n{}", paragraph(&intro), list(std::iter::once(others).chain(own)))
 }
-
-/// Shapes of a section: the parameters that all share are shown once.
-pub(crate) struct Shapes {
-    shared: Vec<String>,
-}
-
-impl Shapes {
-    pub(crate) fn of(kernel: &Kernel, problems: &[Problem]) -> Self {
-        let shown: Vec<String> = problems.iter().map(|p| kernel.show(p)).collect();
-        let in_all = |part: &&str| shown.iter().all(|other| other.split(',').any(|o| o == *part));
-        // A shape alone would share everything: it is shown whole instead.
-        let differ = shown.windows(2).any(|pair| pair[0] != pair[1]);
-        let parts = shown.iter().take(usize::from(differ)).flat_map(|first| first.split(','));
-        Self { shared: parts.filter(in_all).map(str::to_owned).collect() }
-    }
-
-    /// The shared parameters as a paragraph; nothing where there are none.
-    pub(crate) fn common(&self) -> String {
-        match self.shared.is_empty() {
-            true => String::new(),
-            false => paragraph(&format!("All shapes: {}.", code(&self.shared.join(" ")))),
-        }
-    }
-
-    /// The other parameters of a problem.
-    pub(crate) fn own(&self, kernel: &Kernel, problem: &Problem) -> String {
-        let shown = kernel.show(problem);
-        let own = shown.split(',').filter(|part| !self.shared.iter().any(|s| s == part));
-        let own = own.collect::<Vec<_>>().join(" ");
-        if own.is_empty() { "–".into() } else { code(&own) }
-    }
-}

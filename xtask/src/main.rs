@@ -146,19 +146,14 @@ fn generations(path: &Path, name: &str) -> Result<String, String> {
         Body::Suite(suite) => generation::suite_markdown(&suite, &environment),
         Body::GenerationTests(tests) => {
             let grid = generation::tests(&tests, &environment);
-            format!("{}\n{}\n{}\n", grid.table(), grid.note, generation::machine(&environment))
+            format!("{}\n{}\n{}\n", grid.text(), grid.note, generation::machine(&environment))
         }
         other => return Err(format!("a record of {} has no whole generations", other.what())),
     };
     // The section that holds the block has a heading already.
     let tables = tables.trim_start_matches('#').trim_start();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let lines = tables.lines().map(|line| match line.starts_with('|') {
-        true if line.contains("---") => line.replace("---", "-").replace("--", "-") + "\n",
-        true => line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n",
-        false => markdown::paragraph(line),
-    });
-    Ok(format!("[{stem}](../{name})\n\n{}", lines.collect::<String>()))
+    Ok(format!("[{stem}](../{name})\n\n{}", markdown::compact(tables)))
 }
 
 /// The first line in which two texts of a page differ.

@@ -3,15 +3,18 @@
 /// Columns of a page.
 const WIDTH: usize = 100;
 
-/// A table under titles such as `a | >b`; `>` aligns a column to the right.
-pub(crate) fn table(titles: &str, rows: &[Vec<String>]) -> String {
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let titles: Vec<&str> = titles.split(" | ").collect();
-    let names: Vec<String> = titles.iter().map(|t| t.trim_start_matches('>').into()).collect();
-    let rules = titles.iter().map(|t| if t.starts_with('>') { "--:|" } else { "---|" });
-    let rules: String = rules.collect();
-    let rows: String = rows.iter().map(|row| line(row)).collect();
-    format!("{}|{rules}\n{rows}", line(&names))
+/// The lines of a table without the spaces that align columns; other lines as paragraphs.
+pub(crate) fn compact(text: &str) -> String {
+    let line = |line: &str| match line.starts_with('|') {
+        true if line.contains("---") => {
+            let rule = |cell: &str| if cell.ends_with(':') { "--:|" } else { "---|" };
+            let cells = line.trim_matches('|').split('|');
+            format!("|{}\n", cells.map(rule).collect::<String>())
+        }
+        true => line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n",
+        false => paragraph(line),
+    };
+    text.lines().map(line).collect()
 }
 
 /// A list of items, each broken into lines of [`WIDTH`].

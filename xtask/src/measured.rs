@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use lathe_harness::data::row::{Kind, Row, Run};
+use lathe_harness::report::Table;
 use lathe_kernels::{Kernel, Problem};
 
-use crate::kernel::Shapes;
-use crate::markdown::{code, digits, list, paragraph, plain, table};
+use crate::markdown::{code, compact, digits, list, paragraph, plain};
 
 /// Folder of the results, from the root of the repository.
 pub(crate) const FOLDER: &str = "benches/records";
@@ -75,16 +75,17 @@ impl Measurements {
             return "No record holds it.\n".into();
         }
         let problems = kernel.bench();
-        let shapes = Shapes::of(kernel, &problems);
-        let intro = "The fastest variant of each benchmark shape, [dependent launches]\
-                     (../measuring.md#one-case), with the share of the run's copy bandwidth.";
-        let mut text = paragraph(&format!("{intro} {}", shapes.common().trim()));
+        let mut text = paragraph(
+            "The fastest variant of each benchmark shape, [dependent launches]\
+             (../measuring.md#one-case), with the share of the run's copy bandwidth. Parameters at \
+             their defaults are left out.",
+        );
         for (adapter, of_shape) in fastest {
             let item = |(place, m): (usize, Measured<'_>)| {
                 let share = m.row.gb_s().unwrap_or(f64::NAN) / m.row.copy_gb_s.unwrap_or(f64::NAN);
                 format!(
                     "{}: {} {} µs cold, {} warm, {:.1} %",
-                    shapes.own(kernel, &problems[place]),
+                    code(&kernel.brief(&kernel.show(&problems[place])).replace(',', " ")),
                     code(&m.row.variant),
                     digits(m.row.median_us),
                     digits(m.row.warm_us.unwrap_or(f64::NAN)),
@@ -118,16 +119,19 @@ impl Measurements {
             let own = row.flags().any(|own| own == "own tolerance");
             sections.entry((engine, adapter)).or_default().push(vec![
                 mapping.to_owned(),
-                plain(&row.subject),
+                row.subject.clone(),
                 digits(row.b_us.unwrap_or(f64::NAN)),
-                format!("{} {}", digits(row.median_us), plain(&row.variant)),
+                format!("{} {}", digits(row.median_us), row.variant),
                 format!("{ratio} [{low}, {high}]"),
                 format!("{}{}", row.verdict, if own { " †" } else { "" }),
             ]);
         }
-        let titles = "theirs | kernel | >µs | >Lathe's µs | >theirs over Lathe's | theirs is";
+        let titles =
+            ["theirs", "kernel", ">µs", ">Lathe's µs", ">theirs over Lathe's", "theirs is"];
         let section = |((engine, adapter), rows): ((&str, &str), Vec<Vec<String>>)| {
-            format!("{engine} on {}\n\n{}", plain(adapter), table(titles, &rows))
+            let mut table = Table::new("", titles);
+            table.rows = rows;
+            format!("{engine} on {}\n\n{}", plain(adapter), compact(&table.text()))
         };
         sections.into_iter().map(section).collect::<Vec<_>>().join("\n")
     }

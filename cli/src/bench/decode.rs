@@ -161,7 +161,7 @@ pub(super) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let mut bench = Bench::new(&gpu, model, &options, &settings, &tests)?;
         for test in &tests {
             let measured = bench.measure(*test, &tokens, &mut shown)?;
-            for figures in bench.figures(&measured) {
+            for figures in measured.figures() {
                 let (rate, sd) = (figures.avg_ts, figures.stddev_ts);
                 let each = match test.sequences {
                     1 => String::new(),
@@ -220,6 +220,6 @@ impl Results<'_> {
         }
         let (run, env) = (&self.body, &self.watch.environment);
         let grid = generation::tests(run, env);
-        outln!("{}\n{}\n{}", grid.table(), grid.note, generation::machine(env));
+        outln!("{}\n{}\n{}", grid.text(), grid.note, generation::machine(env));
     }
 }

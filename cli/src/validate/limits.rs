@@ -167,9 +167,9 @@ impl Row {
     /// Counts the resources of a plan's dispatches.
     fn add(&mut self, plan: &Plan) {
         for stage in &plan.stages {
-            let code = plan.code(stage);
+            let code = &stage.code;
             let buffers = code.reflection.entry(&stage.entry).map_or(0, |e| e.buffers.len());
-            let workgroup = code.reflection.workgroup(&stage.entry, code.constants);
+            let workgroup = code.reflection.workgroup(&stage.entry, &code.constants);
             let (memory, invocations) = workgroup.unwrap_or_default();
             self.storage_buffers = self.storage_buffers.max(buffers);
             self.workgroup_memory = self.workgroup_memory.max(memory);

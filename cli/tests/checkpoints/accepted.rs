@@ -1,52 +1,33 @@
 //! Accepted checkpoints, and the results of reading them.
 
 use std::fs;
-use std::path::Path;
-use std::sync::Arc;
 
 use lathe_harness::decode::{DecodeOptions, Decoder, Model, Script};
-use lathe_harness::execute::CpuExecutor;
 use lathe_harness::model::{GgmlType, ModelFile, describe};
 use serde_json::{Value, json};
 
 use crate::folder::{Folder, Parts, Stored, raw};
-use crate::{GOLDENS, Golden, common, load};
+use crate::{GOLDENS, Golden, common, hold, trained};
 
 #[test]
 fn safetensors_have_the_logits_of_transformers() {
+    let gpu = common::own_gpu();
     for name in GOLDENS {
-        let golden = Golden::named(name);
-        let error = golden.hold(&common::golden(name), None, 1e-10);
+        let (golden, folder) = (Golden::load(name), common::golden(name));
+        hold(&golden, &folder, None, 1e-10);
         let shards = Parts::golden(name).shards();
         assert_eq!(ModelFile::open(shards.path()).unwrap().files().len(), 3);
-        let sharded = golden.hold(&shards.path(), None, 1e-10);
-        eprintln!("{name} CPU: NMSE {error:.2e}, in shards {sharded:.2e}");
+        hold(&golden, &shards.path(), None, 1e-10);
+        if let Some(gpu) = &gpu {
+            hold(&golden, &folder, Some(gpu), 1e-8);
+        }
     }
-}
-
-#[test]
-fn safetensors_have_the_logits_of_transformers_on_a_device() {
-    let Some(gpu) = common::own_gpu() else { return };
-    for name in GOLDENS {
-        let error = Golden::named(name).hold(&common::golden(name), Some(&gpu), 1e-8);
-        eprintln!("{name} GPU: NMSE {error:.2e}");
-    }
-}
-
-/// The trained checkpoint, where `LATHE_RUSTY` names its folder: all norms in bf16 too.
-#[test]
-fn a_trained_checkpoint_has_the_logits_of_transformers() {
-    let Some(folder) = std::env::var_os("LATHE_RUSTY") else {
-        eprintln!("UNAVAILABLE, not tested: LATHE_RUSTY names no folder");
-        return;
-    };
-    let folder = Path::new(&folder);
-    let logits = folder.join("rusty.logits.f32");
-    let golden = Golden::of(&folder.join("rusty.json"), &logits, "/cases/0");
-    let error = golden.hold(folder, None, 1e-10);
-    eprintln!("{} CPU: NMSE {error:.2e}", folder.display());
-    if let Some(gpu) = common::own_gpu() {
-        golden.hold(folder, Some(&gpu), 1e-8);
+    // All norms in bf16 too.
+    if let Some((folder, golden)) = trained() {
+        hold(&golden, &folder, None, 1e-10);
+        if let Some(gpu) = &gpu {
+            hold(&golden, &folder, Some(gpu), 1e-8);
+        }
     }
 }
 
@@ -66,7 +47,7 @@ fn f32_and_odd_places_change_nothing() {
     }
     let folder = parts.write();
     folder.put("other.safetensors", &raw(&header, &data));
-    Golden::named(name).hold(&folder.join("other.safetensors"), None, 1e-10);
+    hold(&Golden::load(name), &folder.join("other.safetensors"), None, 1e-10);
 }
 
 /// Keys as transformers 4 wrote them.
@@ -74,7 +55,7 @@ fn f32_and_odd_places_change_nothing() {
 fn keys_of_before_say_the_same() {
     for name in GOLDENS {
         let mut parts = Parts::golden(name);
-        let (_, new, _) = load(&parts.write().path()).unwrap();
+        let new = Model::open(parts.write().path()).unwrap().config;
         let keys = parts.config.as_object_mut().unwrap();
         let rope = keys.remove("rope_parameters").unwrap();
         if let Some(full) = rope.get("full_attention") {
@@ -90,7 +71,7 @@ fn keys_of_before_say_the_same() {
             keys.insert("rope_scaling".into(), rope);
         }
         let folder = parts.write();
-        let (_, old, _) = load(&folder.path()).unwrap();
+        let Model { config: old, .. } = Model::open(folder.path()).unwrap();
         assert_eq!(old, new, "{name}");
         assert_eq!(new.computed_rope_freqs().is_some(), name.starts_with("llama"));
     }
@@ -114,7 +95,7 @@ fn rope_divisors_are_those_of_the_converter() {
 
 #[test]
 fn the_text_model_inside_one_of_images_is_found() {
-    let golden = Golden::named("gemma3-tiny-f16");
+    let golden = Golden::load("gemma3-tiny-f16");
     for (model, tower) in [
         ("language_model.model.", "vision_tower.x.weight"),
         ("model.language_model.", "model.vision_tower.x.weight"),
@@ -128,9 +109,9 @@ fn the_text_model_inside_one_of_images_is_found() {
         let eos = parts.config.as_object_mut().unwrap().remove("eos_token_id").unwrap();
         parts.config = json!({"model_type": "gemma3", "text_config": parts.config, "eos_token_id": [eos, 106]});
         let folder = parts.write();
-        let (_, config, _) = load(&folder.path()).unwrap();
+        let config = Model::open(folder.path()).unwrap().config;
         assert_eq!((config.eos, &config.end_tokens[..]), (Some(1), &[1, 106][..]));
-        golden.hold(&folder.path(), None, 1e-10);
+        hold(&golden, &folder.path(), None, 1e-10);
     }
 }
 
@@ -141,33 +122,33 @@ fn a_head_that_is_the_embedding_is_left_aside_and_another_is_not() {
     head.name = "lm_head.weight".to_owned();
     head.data.reverse();
     parts.tensors.push(head);
-    Golden::named("llama-tiny-f16").hold(&parts.write().path(), None, 1e-10);
+    hold(&Golden::load("llama-tiny-f16"), &parts.write().path(), None, 1e-10);
     parts.config["tie_word_embeddings"] = json!(false);
-    let (_, config, weights) = load(&parts.write().path()).unwrap();
+    let Model { config, weights, .. } = Model::open(parts.write().path()).unwrap();
     assert!(!config.tied_head && weights.head.is_some());
     // Without the key Llama and Qwen have a head of their own.
     parts.config.as_object_mut().unwrap().remove("tie_word_embeddings");
-    assert!(load(&parts.write().path()).unwrap().2.head.is_some());
+    assert!(Model::open(parts.write().path()).unwrap().weights.head.is_some());
 }
 
 #[test]
 fn tokens_come_from_the_generation_config_first() {
     let folder = Parts::golden("llama-tiny-f16").write();
     folder.put("generation_config.json", br#"{"eos_token_id": [7, 1, 9], "bos_token_id": 5}"#);
-    let (_, config, _) = load(&folder.path()).unwrap();
+    let config = Model::open(folder.path()).unwrap().config;
     assert_eq!((config.bos, config.eos), (Some(5), Some(7)));
     assert_eq!(config.end_tokens, [7, 1, 9]);
 }
 
-/// The second of three end tokens, wherever it is chosen: by a whole run, step by step, by the
-/// command, by a session on a device.
+/// The second of three end tokens, wherever it is chosen: by a whole run, step by step, by a
+/// session on a device.
 #[test]
 fn any_of_several_end_tokens_ends_a_text() {
-    let golden = Golden::named("llama-tiny-f16");
-    let Script { prompt, forced: greedy, .. } = golden.options;
+    let golden = Golden::load("llama-tiny-f16");
+    let greedy = &golden.greedy;
     let end = greedy[7];
     assert_eq!(greedy.iter().position(|t| *t == end), Some(7), "its first time");
-    let (until, n) = (&greedy[..8], greedy.len());
+    let until = &greedy[..8];
     let folder = Parts::golden("llama-tiny-f16").write();
     let ends = json!({"eos_token_id": [300, end, 301]});
     folder.put("generation_config.json", ends.to_string().as_bytes());
@@ -176,39 +157,23 @@ fn any_of_several_end_tokens_ends_a_text() {
 
     let options = DecodeOptions { context: 64, store: None, ..DecodeOptions::default() };
     let graph = model.graph(None, &options).unwrap();
-    let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
-    let run = Script {
-        prompt: prompt.clone(),
-        generate: n,
-        steps_per_submit: Some(3),
-        stop_at: model.config.end_tokens.clone(),
-        ..Script::default()
-    };
+    let mut executor = common::on_cpu(&graph);
+    let run = Script { stop_at: model.config.end_tokens.clone(), ..golden.free(3) };
     let mut heard = Vec::new();
     let mut decoder = Decoder::new(&graph, &mut executor);
     let whole = decoder.run(&run, &mut |t| heard.push(t)).unwrap();
     assert_eq!((&whole.generated[..], &heard[..]), (until, until));
     let observed = decoder.observe(&run, &mut |_| Ok(())).unwrap();
     assert_eq!(observed.generated, until);
-    let on = Script { stop_at: Vec::new(), ..run };
-    let on = decoder.run(&on, &mut |_| {}).unwrap();
-    assert_eq!(on.generated, greedy, "without end tokens it goes on");
-
-    let ids: Vec<_> = prompt.iter().map(ToString::to_string).collect();
-    let (count, ids, path) = (n.to_string(), ids.join(","), folder.path().display().to_string());
-    let decode = ["decode", "--model", &path, "--prompt-tokens", &ids, "-n", &count];
-    let generated = |more: &[&str]| -> Vec<u32> {
-        let decode = [&decode[..], &["--executor", "cpu", "--json"], more].concat();
-        let report = common::document(&common::lathe(&decode));
-        serde_json::from_value(report["generated"].clone()).unwrap()
-    };
-    assert_eq!(generated(&[]), until);
-    assert_eq!(generated(&["--verify"]), until);
-    assert_eq!(generated(&["--ignore-eos"]), greedy);
+    let on = decoder.run(&golden.free(3), &mut |_| {}).unwrap();
+    assert_eq!(on.generated, *greedy, "without end tokens it goes on");
 
     let Some(gpu) = common::own_gpu() else { return };
     let mut session = model.session(&gpu, options).unwrap();
-    assert_eq!(session.generate(&prompt[..], n, |_| {}).unwrap().generated, until);
+    assert_eq!(
+        session.generate(&golden.prompt[..], greedy.len(), |_| {}).unwrap().generated,
+        until
+    );
 }
 
 /// Hugging Face's own cache: snapshots of links to blobs.
@@ -227,7 +192,7 @@ fn links_to_the_blobs_of_a_cache_are_followed() {
         let link = snapshot.join(entry.file_name());
         std::os::unix::fs::symlink(format!("../../blobs/{blob}"), link).unwrap();
     }
-    load(&snapshot).unwrap();
+    Model::open(&snapshot).unwrap();
 }
 
 #[test]
@@ -244,5 +209,5 @@ fn folders_are_described_whether_understood_or_not() {
     let summary = describe(&ModelFile::open(parts.write().path()).unwrap());
     assert_eq!((summary.config, summary.tensor_count), (None, parts.tensors.len()));
     assert!(summary.config_error.unwrap().contains("`model_type`"));
-    assert!(load(&Folder::empty().path()).is_err());
+    assert!(Model::open(Folder::empty().path()).is_err());
 }

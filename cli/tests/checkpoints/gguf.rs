@@ -3,33 +3,32 @@
 use lathe_harness::model::gguf::ValueType;
 use lathe_harness::model::gguf::writer::GgufWriter;
 use lathe_harness::model::{GgmlType, Gguf};
+use serde::de::DeserializeOwned;
 
 /// Type and bytes of a metadata value.
 pub(crate) type Meta = (ValueType, Vec<u8>);
 
-pub(crate) fn int(v: u32) -> Meta {
-    (ValueType::U32, v.to_le_bytes().to_vec())
+/// A metadata value: `TYPE VALUE`.
+pub(crate) fn meta(text: &str) -> Meta {
+    let (ty, value) = text.split_once(' ').unwrap();
+    match ty {
+        "u32" => (ValueType::U32, value.parse::<u32>().unwrap().to_le_bytes().to_vec()),
+        "u64" => (ValueType::U64, value.parse::<u64>().unwrap().to_le_bytes().to_vec()),
+        "f32" => (ValueType::F32, value.parse::<f32>().unwrap().to_le_bytes().to_vec()),
+        "bool" => (ValueType::Bool, vec![u8::from(value == "true")]),
+        "str" => (ValueType::String, prefixed(value)),
+        "strs" => list(ValueType::String, value, |text: String| prefixed(&text)),
+        "i32s" => list(ValueType::I32, value, |v: i32| v.to_le_bytes().to_vec()),
+        _ => panic!("{text}: no such type"),
+    }
 }
 
-pub(crate) fn long(v: u64) -> Meta {
-    (ValueType::U64, v.to_le_bytes().to_vec())
-}
-
-pub(crate) fn float(v: f32) -> Meta {
-    (ValueType::F32, v.to_le_bytes().to_vec())
-}
-
-pub(crate) fn switch(v: bool) -> Meta {
-    (ValueType::Bool, vec![u8::from(v)])
-}
-
-pub(crate) fn text(v: &str) -> Meta {
-    (ValueType::String, prefixed(v))
-}
-
-pub(crate) fn texts(all: &[&str]) -> Meta {
-    let elements: Vec<u8> = all.iter().flat_map(|v| prefixed(v)).collect();
-    (ValueType::Array, array(ValueType::String.code(), all.len() as u64, &elements))
+/// An array of a JSON list's elements.
+fn list<T: DeserializeOwned>(ty: ValueType, json: &str, bytes: impl Fn(T) -> Vec<u8>) -> Meta {
+    let all: Vec<T> = serde_json::from_str(json).unwrap();
+    let n = all.len() as u64;
+    let elements: Vec<u8> = all.into_iter().flat_map(bytes).collect();
+    (ValueType::Array, array(ty.code(), n, &elements))
 }
 
 /// An array value: element type, length, elements.
@@ -92,20 +91,20 @@ impl Parts {
     /// head_dim 4, 6 tokens, all weights zero.
     pub(crate) fn smallest(arch: &str) -> Self {
         let mut model = Self::default()
-            .set("general.architecture", text(arch))
-            .set(".context_length", int(64))
-            .set(".embedding_length", int(8))
-            .set(".block_count", int(1))
-            .set(".feed_forward_length", int(12))
-            .set(".attention.head_count", int(2))
-            .set(".attention.head_count_kv", int(1))
-            .set(".attention.key_length", int(4))
-            .set(".attention.value_length", int(4))
-            .set(".attention.layer_norm_rms_epsilon", float(1e-6))
-            .set(".rope.freq_base", float(1e6))
-            .set("tokenizer.ggml.tokens", texts(&["a", "b", "c", "d", "e", "f"]))
-            .set("tokenizer.ggml.bos_token_id", int(2))
-            .set("tokenizer.ggml.eos_token_id", int(1))
+            .set("general.architecture", &format!("str {arch}"))
+            .set(".context_length", "u32 64")
+            .set(".embedding_length", "u32 8")
+            .set(".block_count", "u32 1")
+            .set(".feed_forward_length", "u32 12")
+            .set(".attention.head_count", "u32 2")
+            .set(".attention.head_count_kv", "u32 1")
+            .set(".attention.key_length", "u32 4")
+            .set(".attention.value_length", "u32 4")
+            .set(".attention.layer_norm_rms_epsilon", "f32 1e-6")
+            .set(".rope.freq_base", "f32 1e6")
+            .set("tokenizer.ggml.tokens", r#"strs ["a", "b", "c", "d", "e", "f"]"#)
+            .set("tokenizer.ggml.bos_token_id", "u32 2")
+            .set("tokenizer.ggml.eos_token_id", "u32 1")
             .tensor("token_embd.weight", &[8, 6])
             .tensor("output_norm.weight", &[8]);
         let mut layer: Vec<(&str, &[u64])> = vec![
@@ -124,7 +123,7 @@ impl Parts {
         }
         if arch == "gemma3" {
             layer.extend([("post_attention_norm", &[8][..]), ("post_ffw_norm", &[8])]);
-            model = model.set(".attention.sliding_window", int(4));
+            model = model.set(".attention.sliding_window", "u32 4");
         }
         for (part, dims) in layer {
             model = model.tensor(&format!("blk.0.{part}.weight"), dims);
@@ -139,8 +138,8 @@ impl Parts {
     }
 
     /// Adds an entry or gives it another value.
-    pub(crate) fn set(mut self, key: &str, value: Meta) -> Self {
-        let key = self.full(key);
+    pub(crate) fn set(mut self, key: &str, value: &str) -> Self {
+        let (key, value) = (self.full(key), meta(value));
         match self.metadata.iter_mut().find(|(k, _)| *k == key) {
             Some(entry) => entry.1 = value,
             None => self.metadata.push((key, value)),

@@ -2,7 +2,8 @@
 
 use lathe_harness::model::gguf::writer::GgufWriter;
 use lathe_harness::model::gguf::{Value, ValueType};
-use lathe_harness::model::{GgmlType, Gguf, Keys, ModelFile, describe};
+use lathe_harness::model::Keys;
+use lathe_harness::model::{GgmlType, Gguf};
 
 use crate::gguf::{array, find_name};
 
@@ -180,39 +181,6 @@ fn version_2_is_read_like_3() {
     let two = Gguf::parse(&version_2()).unwrap();
     let three = Gguf::parse(&everything()).unwrap();
     assert_eq!((two.version, two.tensors), (2, three.tensors));
-}
-
-#[test]
-fn files_are_described_whether_understood_or_not() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("odd.gguf");
-    std::fs::write(&path, everything()).unwrap();
-    let file = ModelFile::open(&path).unwrap();
-    assert_eq!(file.tensor_bytes(&file.tensors()[0]), [0; 60]);
-    let summary = describe(&file);
-    assert_eq!(summary.architecture.as_deref(), Some("llama"));
-    assert_eq!(summary.config, None);
-    assert!(summary.config_error.unwrap().contains("llama.block_count"));
-    assert_eq!((summary.tensor_count, summary.parameters), (4, 15 + 128 + 1 + 512));
-    assert_eq!(summary.types[0].ty, GgmlType::Q6K);
-    assert_eq!(summary.tensor_bytes, 60 + 72 + 2 + 420);
-    assert!(summary.metadata.iter().any(|l| l.key == "t.strings" && l.value == "[3 × string]"));
-}
-
-#[test]
-fn errors_of_files_begin_with_the_path() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("broken.gguf");
-    let opened = || ModelFile::open(&path).unwrap_err().to_string();
-    let named = format!("{}: ", path.display());
-    assert!(opened().starts_with(&format!("{named}cannot open")), "{}", opened());
-    for bytes in [&b""[..], b"GGUF"] {
-        std::fs::write(&path, bytes).unwrap();
-        assert!(opened().starts_with(&format!("{named}byte ")), "{}", opened());
-    }
-    std::fs::write(&path, bare()).unwrap();
-    let error = ModelFile::open(&path).unwrap().config().unwrap_err().to_string();
-    assert_eq!(error, format!("{named}metadata `general.architecture`: is missing"));
 }
 
 /// Sound files, for the fuzz target `gguf`.

@@ -16,91 +16,53 @@ mod hostile;
 mod mutated;
 mod quantize;
 mod replay;
+mod table;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use lathe_harness::decode::{DecodeOptions, Prompts, Script, Weights, graph};
-use lathe_harness::error::Result;
-use lathe_harness::execute::{CpuExecutor, Execute};
-use lathe_harness::model::{Config, ModelFile};
+use common::Golden;
+use lathe_harness::decode::{DecodeOptions, Model, Script};
+use lathe_harness::execute::Execute;
 use lathe_kernels::{Capabilities, Format, KvFormat};
 
 const GOLDENS: [&str; 3] = ["gemma3-tiny-f16", "llama-tiny-f16", "qwen3-tiny-bf16"];
-
-/// A checkpoint as far as it can be loaded.
-fn load(path: &Path) -> Result<(Arc<ModelFile>, Config, Weights)> {
-    let file = Arc::new(ModelFile::open(path)?);
-    let config = file.config()?;
-    let weights = Weights::load(&file, &config)?;
-    Ok((file, config, weights))
-}
 
 /// Logits of forced tokens with an f32 cache, on a device or by the reference, and the choices.
 fn logits(
     path: &Path,
     quantise: Option<Format>,
     gpu: Option<&common::Device>,
-    options: &Script,
+    script: &Script,
 ) -> (Vec<f32>, Vec<u32>) {
-    let file = Arc::new(ModelFile::open(path).unwrap());
-    let config = file.config().unwrap();
-    let weights = Weights::load_as(&file, &config, quantise).unwrap();
-    let context = options.prompt.len() + options.generate + 1;
-    let graph_options = DecodeOptions { kv: KvFormat::F32, ..DecodeOptions::of_step(context) };
+    let model = Model::open_as(path, quantise).unwrap();
+    let context = script.prompt.len() + script.generate + 1;
+    let options = DecodeOptions { kv: KvFormat::F32, ..DecodeOptions::of_step(context) };
     let caps = gpu.map_or_else(Capabilities::minimal, |gpu| gpu.caps.clone());
-    let graph = graph::build(path, &config, &weights, &caps, &graph_options).unwrap();
+    let graph = model.graph_for(&caps, &options).unwrap();
     let mut executor: Box<dyn Execute> = match gpu {
-        None => Box::new(CpuExecutor::new(Arc::clone(&graph.recording))),
+        None => Box::new(common::on_cpu(&graph)),
         Some(gpu) => Box::new(common::on_gpu(gpu, &graph)),
     };
-    let (chosen, logits) = common::observed(&graph, &mut *executor, options);
+    let (chosen, logits) = common::observed(&graph, &mut *executor, script);
     (logits, chosen)
 }
 
-/// Results of transformers for a golden.
-struct Golden {
-    options: Script,
-    logits: Vec<f32>,
+/// Holds a checkpoint against a golden's logits and choices.
+fn hold(golden: &Golden, path: &Path, gpu: Option<&common::Device>, limit: f64) {
+    let (logits, greedy) = logits(path, None, gpu, &golden.forced());
+    let error = common::nmse(&golden.logits, &logits[..golden.logits.len()]);
+    eprintln!("{}: NMSE {error:.2e}", path.display());
+    assert!(error <= limit, "{}: NMSE {error:e}", path.display());
+    assert_eq!(greedy, golden.greedy, "{}", path.display());
 }
 
-impl Golden {
-    fn of(json: &Path, logits: &Path, case: &str) -> Self {
-        let text = std::fs::read_to_string(json).unwrap();
-        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let ids = |key: &str| common::ids(json.pointer(&format!("{case}/{key}")).unwrap());
-        let (prompt, forced) = (ids("prompt"), ids("greedy"));
-        let generate = forced.len();
-        let prompts = Prompts::TokenByToken;
-        let options = Script {
-            prompt,
-            forced,
-            generate,
-            prompts,
-            steps_per_submit: Some(1),
-            ..Script::default()
-        };
-        let bytes = std::fs::read(logits).unwrap();
-        Self { options, logits: bytemuck::pod_collect_to_vec(&bytes) }
-    }
-
-    fn named(name: &str) -> Self {
-        let file = |end: &str| common::golden(&format!("{name}.{end}"));
-        Self::of(&file("json"), &file("logits.f32"), "")
-    }
-
-    /// Holds a checkpoint against the logits and returns its NMSE.
-    fn hold(&self, path: &Path, gpu: Option<&common::Device>, limit: f64) -> f64 {
-        let (logits, greedy) = logits(path, None, gpu, &self.options);
-        let error = nmse(&self.logits, &logits);
-        assert!(error <= limit, "{}: NMSE {error:e}", path.display());
-        assert_eq!(greedy, self.options.forced, "{}", path.display());
-        error
-    }
-}
-
-fn nmse(expected: &[f32], got: &[f32]) -> f64 {
-    assert!(got.len() >= expected.len());
-    let wide = |v: &[f32]| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
-    lathe_reference::nmse(wide(expected), wide(&got[..expected.len()]))
+/// The trained checkpoint and its first text, where `LATHE_RUSTY` names its folder.
+fn trained() -> Option<(std::path::PathBuf, Golden)> {
+    let Some(folder) = std::env::var_os("LATHE_RUSTY").map(std::path::PathBuf::from) else {
+        eprintln!("UNAVAILABLE, not tested: LATHE_RUSTY names no folder");
+        return None;
+    };
+    let (json, logits) = (folder.join("rusty.json"), folder.join("rusty.logits.f32"));
+    let golden = Golden::of(&json, &logits, "/cases/0", Model::open(&folder).unwrap());
+    Some((folder, golden))
 }

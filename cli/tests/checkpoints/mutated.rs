@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::path::Path;
 
-use lathe_harness::decode::{Chunks, DecodeOptions, Decoder, Prompts, Script, Weights, graph};
+use lathe_harness::decode::{Chunks, DecodeOptions, Decoder, Model, Prompts, Script};
 use lathe_harness::error::Result;
-use lathe_harness::execute::CpuExecutor;
 use lathe_harness::model::gguf::ValueType;
 use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_harness::model::{GgmlType, ModelFile, describe};
@@ -213,23 +212,22 @@ fn reshape(parts: &mut Parts, r: &mut Random) -> String {
 }
 
 /// Reads all that decoding reads, decodes a few tokens and returns their number.
-fn decode(file: ModelFile) -> Result<usize> {
+fn decode(path: &Path) -> Result<usize> {
+    let file = ModelFile::open(path)?;
     let _ = describe(&file);
-    let file = Arc::new(file);
     let tokenizer = file.vocabulary().ok().flatten().map(Tokenizer::new);
     if let Some(Ok(tokenizer)) = tokenizer {
         let tokens = tokenizer.encode("A trait is, 12 α\n", true);
         let _ = tokens.map(|tokens| tokenizer.decode(&tokens));
     }
-    let config = file.config()?;
-    let weights = Weights::load(&file, &config)?;
+    let model = Model::open(path)?;
+    let config = &model.config;
     let options = DecodeOptions {
         chunks: Some(Chunks { most: 16, acts: FloatFormat::F16 }),
         ..DecodeOptions::of_step(32.min(config.context_length))
     };
-    let caps = Capabilities::minimal();
-    let graph = graph::build(&file.path, &config, &weights, &caps, &options)?;
-    let mut executor = CpuExecutor::new(Arc::clone(&graph.recording));
+    let graph = model.graph_for(&Capabilities::minimal(), &options)?;
+    let mut executor = common::on_cpu(&graph);
     // A context may be shorter than what is to be tried.
     let (generate, length) = (3.min(options.context), 19.min(options.context.saturating_sub(2)));
     let prompt: Vec<u32> = (0..length.max(1) as u32).map(|i| i % config.vocab as u32).collect();
@@ -237,11 +235,9 @@ fn decode(file: ModelFile) -> Result<usize> {
     for prompts in [Prompts::Chunks, Prompts::TokenByToken] {
         let run = Script {
             prompt: prompt.clone(),
-            forced: Vec::new(),
             prompts,
             generate: generate.min(options.context + 1 - prompt.len()),
             steps_per_submit: Some(1),
-            stop_at: Vec::new(),
             ..Script::default()
         };
         tokens += Decoder::new(&graph, &mut executor).run(&run, &mut |_| {})?.generated.len();
@@ -270,8 +266,7 @@ fn changed_models_are_refused_by_name_or_decoded() {
         let mut parts = goldens[seed as usize % goldens.len()].clone();
         let changes: Vec<String> = (0..=r.below(3)).map(|_| change(&mut parts, r)).collect();
         std::fs::File::create(&path).unwrap().write_all(&parts.bytes()).unwrap();
-        let run = || ModelFile::open(&path).map_err(Into::into).and_then(decode);
-        match catch_unwind(AssertUnwindSafe(run)) {
+        match catch_unwind(AssertUnwindSafe(|| decode(&path))) {
             Ok(Ok(tokens)) => decoded += usize::from(tokens > 0),
             Ok(Err(e)) => {
                 let says = e.to_string();

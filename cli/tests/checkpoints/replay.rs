@@ -1,5 +1,5 @@
-//! Seeds of the fuzz targets `gguf`, `safetensors` and `checkpoint`, and mutations of them, through
-//! the oracle of each target, without a fuzzer.
+//! Seeds of the fuzz targets and mutations of them, through the oracle of each target, without a
+//! fuzzer.
 
 #[path = "../../../fuzz/src/checkpoint.rs"]
 #[allow(unreachable_pub, reason = "public in the crate of the fuzz targets")]
@@ -10,10 +10,15 @@ mod oracle;
 #[path = "../../../fuzz/src/safetensors.rs"]
 #[allow(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 mod safetensors;
+#[path = "../../../fuzz/src/text.rs"]
+#[allow(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+mod text;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
 use lathe_harness::model::Gguf;
+use lathe_harness::model::chat::ChatTemplate;
 
 use crate::corpus::{self, Random};
 use crate::{gguf_broken, gguf_read};
@@ -48,14 +53,29 @@ enum Change {
     Number,
     /// A number in text becomes another value, of as many bytes or of others.
     Word,
+    /// A byte becomes one of JSON's.
+    Mark,
     Grow,
 }
-use Change::{Cut, FlipBit, Grow, Number, Remove, Repeat, SetByte, Splice, Word};
+use Change::{Cut, FlipBit, Grow, Mark, Number, Remove, Repeat, SetByte, Splice, Word};
 
 const BINARY: &[Change] = &[FlipBit, SetByte, Cut, Remove, Repeat, Splice, Number, Grow];
 const TEXT: &[Change] = &[FlipBit, Cut, Remove, Repeat, Word];
+const TOKENIZER: &[Change] = &[FlipBit, Mark, Cut, Remove, Repeat, Number];
+const TEMPLATE: &[Change] = &[FlipBit, Mark, Cut, Remove, Repeat, Number, Splice];
 
-/// Applies one to three changes.
+/// Applies one to three changes to a copy of a seed.
+fn changed<'a>(
+    kinds: &'a [Change],
+    seeds: &'a Seeds,
+) -> impl Fn(&mut Random, &[u8]) -> Vec<u8> + 'a {
+    |random, bytes| {
+        let mut bytes = bytes.to_vec();
+        mutate(random, kinds, &mut bytes, seeds);
+        bytes
+    }
+}
+
 fn mutate(random: &mut Random, kinds: &[Change], bytes: &mut Vec<u8>, others: &Seeds) {
     for _ in 0..=random.below(3) {
         let at = random.below(bytes.len());
@@ -92,7 +112,8 @@ fn mutate(random: &mut Random, kinds: &[Change], bytes: &mut Vec<u8>, others: &S
                 let digits = bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
                 bytes.splice(from..from + digits, WORDS[random.below(WORDS.len())].bytes());
             }
-            FlipBit | SetByte | Grow => bytes.resize(bytes.len() + random.below(64), 0),
+            Mark if !bytes.is_empty() => bytes[at] = b"\"{}[]:,0a%\\|- "[random.below(14)],
+            FlipBit | SetByte | Mark | Grow => bytes.resize(bytes.len() + random.below(64), 0),
         }
     }
 }
@@ -136,12 +157,7 @@ fn gguf_is_read_as_the_oracle_reads_it() {
         .iter()
         .filter(|(name, bytes)| oracle::agree(bytes).unwrap_or_else(|e| panic!("{name}: {e}")));
     assert_eq!((seeds.len(), sound.count()), (63, 9));
-    let changed = |random: &mut Random, bytes: &[u8]| {
-        let mut bytes = bytes.to_vec();
-        mutate(random, BINARY, &mut bytes, &seeds);
-        bytes
-    };
-    let (accepted, _) = accepted(&seeds, MUTATIONS, changed, agree);
+    let (accepted, _) = accepted(&seeds, MUTATIONS, changed(BINARY, &seeds), agree);
     // Were all refused for the same early reason, little would have been compared.
     assert!(accepted > MUTATIONS / 20 && accepted < MUTATIONS / 2, "{accepted} of {MUTATIONS}");
 }
@@ -188,12 +204,7 @@ fn safetensors_keep_to_the_rules() {
         assert_eq!(safetensors::hold(input), Ok((true, true)), "{name}");
         assert!(safetensors::split(input).0.starts_with(b"{"), "{name}");
     }
-    let changed = |random: &mut Random, input: &[u8]| {
-        let mut input = input.to_vec();
-        mutate(random, TEXT, &mut input, &seeds);
-        input
-    };
-    let (weights, both) = accepted(&seeds, MUTATIONS, changed, safetensors::hold);
+    let (weights, both) = accepted(&seeds, MUTATIONS, changed(TEXT, &seeds), safetensors::hold);
     assert!(weights > MUTATIONS / 20 && weights < MUTATIONS, "{weights} of {MUTATIONS}");
     assert!(both > MUTATIONS / 100 && both < weights, "{both} of {MUTATIONS}");
 }
@@ -226,4 +237,103 @@ fn sharded_checkpoints_keep_to_the_rules() {
     let (opened, models) = accepted(&seeds, MUTATIONS, changed, oracle);
     assert!(opened > MUTATIONS / 20 && opened < MUTATIONS, "{opened} of {MUTATIONS}");
     assert!(models > MUTATIONS / 100 && models <= opened, "{models} of {MUTATIONS}");
+}
+
+#[test]
+fn corpora_of_texts_hold_what_is_accepted_and_what_is_not() {
+    let tokenizers = corpus::files("tokenizer");
+    assert!(tokenizers.len() >= 7);
+    for (name, bytes) in &tokenizers {
+        assert_eq!(text::tokenizes(bytes), Ok(true), "{name}");
+    }
+    let (rendered, refused): (Vec<_>, Vec<_>) =
+        corpus::files("chat_template").into_iter().partition(|(_, bytes)| text::renders(bytes));
+    let names = |files: &[(String, Vec<u8>)]| -> Vec<String> {
+        files.iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(names(&rendered), ["gemma", "llama", "methods", "qwen"]);
+    assert_eq!(names(&refused), ["doubling", "nested_loops", "recursion", "refuses"]);
+}
+
+#[test]
+fn templates_of_models_spell_conversations() {
+    let bos = vec![("bos_token".to_owned(), "<bos>".to_owned())];
+    let all = corpus::files("chat_template");
+    let render = |name: &str, texts: &[(&str, &str)]| {
+        let source = &all.iter().find(|file| file.0 == name).unwrap().1;
+        let source = String::from_utf8(source.clone()).unwrap();
+        let template = ChatTemplate::new(source, bos.clone()).unwrap();
+        template.render(texts).map_err(|error| error.to_string())
+    };
+    let user = [("user", " hi\n")];
+    let system = [("system", "Be brief."), ("user", "hi")];
+    let two = [("user", "a"), ("assistant", "<think>\nhm\n</think>\n\nb"), ("user", "c")];
+    for (name, texts, expected) in [
+        ("gemma", &user[..], "<bos><start_of_turn>user\nhi<end_of_turn>\n<start_of_turn>model\n"),
+        (
+            "gemma",
+            &system,
+            "<bos><start_of_turn>user\nBe brief.\n\nhi<end_of_turn>\n<start_of_turn>model\n",
+        ),
+        // The date that the template has where nobody tells it one.
+        (
+            "llama",
+            &system,
+            "<bos><|start_header_id|>system<|end_header_id|>\n\nToday: 26 Jul 2024\n\nBe brief.\
+             <|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>\
+             <|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+        // Old thoughts are cut out, those after the last question stay.
+        (
+            "qwen",
+            &two,
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n\
+             <|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n",
+        ),
+        (
+            "qwen",
+            &two[..2],
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\nb\
+             <|im_end|>\n<|im_start|>assistant\n",
+        ),
+    ] {
+        assert_eq!(render(name, texts).as_deref(), Ok(expected), "{name}");
+    }
+    let error = render("gemma", &[("user", "a"), ("user", "b")]).unwrap_err();
+    assert!(error.contains("line 11: "), "{error}");
+    assert!(error.contains("raise_exception: user and assistant must take turns"), "{error}");
+    // A long conversation is no attack.
+    let (asked, said) = ("word ".repeat(1000), "<think>\nx\n</think>\n\nword".repeat(20));
+    let turns = [("user", asked.as_str()), ("assistant", said.as_str())];
+    let many: Vec<_> = (0..200).flat_map(|_| turns).collect();
+    for name in ["gemma", "llama", "qwen"] {
+        let rendered = render(name, &many).unwrap();
+        assert!(rendered.matches("word word word").count() > 200 * 300, "{name}");
+    }
+}
+
+#[test]
+fn mutated_tokenizers_are_refused_or_sound() {
+    const MUTATIONS: u64 = 10_000;
+    let seeds = corpus::files("tokenizer");
+    let oracle = |bytes: &[u8]| text::tokenizes(bytes).map(|accepted| (accepted, accepted));
+    let (accepted, _) = accepted(&seeds, MUTATIONS, changed(TOKENIZER, &seeds), oracle);
+    assert!(accepted > MUTATIONS / 40 && accepted < MUTATIONS * 9 / 10, "{accepted}");
+}
+
+#[test]
+fn mutated_templates_end() {
+    const MUTATIONS: u64 = 1500;
+    let seeds = corpus::files("chat_template");
+    let oracle = |bytes: &[u8]| {
+        let (begun, rendered) = (Instant::now(), text::renders(bytes));
+        let took = begun.elapsed();
+        if took > Duration::from_secs(10) {
+            Err(format!("{took:?}"))
+        } else {
+            Ok((rendered, false))
+        }
+    };
+    let (rendered, _) = accepted(&seeds, MUTATIONS, changed(TEMPLATE, &seeds), oracle);
+    assert!(rendered > MUTATIONS / 40 && rendered < MUTATIONS * 9 / 10, "{rendered}");
 }

@@ -3,14 +3,11 @@
 
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
 use std::ops::{ControlFlow, Deref};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output};
 use std::rc::Rc;
-use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use lathe_harness::decode::{DecodeGraph, Decoder, Model, Prompts, Sampling, Script};
 use lathe_harness::error::{Error, Result};
@@ -232,14 +229,6 @@ pub(crate) fn assert_ends(output: &Output, expected: i32, words: &str) {
     assert!(stderr(output).contains(words), "`{words}` is not in: {}", stderr(output));
 }
 
-/// A command ends with this exit code and these words on stderr, and prints nothing.
-#[track_caller]
-pub(crate) fn assert_refused(args: &[&str], expected: i32, words: &str) {
-    let output = lathe(args);
-    assert_ends(&output, expected, words);
-    assert!(output.stdout.is_empty(), "{args:?}: {}", stdout(&output));
-}
-
 /// Checks that a command ended well and returns its stdout.
 #[track_caller]
 pub(crate) fn printed(output: &Output) -> String {
@@ -247,12 +236,29 @@ pub(crate) fn printed(output: &Output) -> String {
     stdout(output)
 }
 
+/// Bytes of a text in which `\n` and `\xff` stand for bytes.
+pub(crate) fn escaped(text: &str) -> Vec<u8> {
+    let mut parts = text.split("\\x");
+    let mut bytes = parts.next().unwrap().replace("\\n", "\n").into_bytes();
+    for part in parts {
+        bytes.push(u8::from_str_radix(&part[..2], 16).unwrap());
+        bytes.extend(part[2..].replace("\\n", "\n").bytes());
+    }
+    bytes
+}
+
 /// A folder for one test, whose files are named as arguments of a command.
 pub(crate) struct Folder(tempfile::TempDir);
 
+impl Default for Folder {
+    fn default() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+}
+
 impl Folder {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self::default()
     }
 
     pub(crate) fn join(&self, name: &str) -> PathBuf {
@@ -268,12 +274,6 @@ impl Folder {
         self.path(name)
     }
 
-    /// A save is seen by its time, which some file systems keep to the second.
-    pub(crate) fn write_later(&self, name: &str, content: impl AsRef<[u8]>) {
-        std::thread::sleep(Duration::from_millis(1100));
-        self.write(name, content);
-    }
-
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
@@ -282,39 +282,6 @@ impl Folder {
 impl AsRef<Path> for Folder {
     fn as_ref(&self) -> &Path {
         self.0.path()
-    }
-}
-
-/// A command with `--watch`, which ends with this value.
-pub(crate) struct Watch {
-    child: Child,
-    heard: Receiver<String>,
-}
-
-impl Watch {
-    pub(crate) fn new(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let (said, heard) = mpsc::channel();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|l| drop(said.send(l))));
-        Self { child, heard }
-    }
-
-    /// Waits for the verdict of a run.
-    pub(crate) fn verdict(&self) -> String {
-        loop {
-            let line = self.heard.recv_timeout(Duration::from_secs(60)).unwrap();
-            if line.contains(" passed, ") {
-                return line;
-            }
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -379,15 +346,17 @@ pub(crate) struct Golden {
 
 impl Golden {
     pub(crate) fn load(name: &str) -> Self {
-        let text = std::fs::read_to_string(golden(&format!("{name}.json"))).unwrap();
+        let file = |end: &str| golden(&format!("{name}.{end}"));
+        Self::of(&file("json"), &file("logits.f32"), "", model(name))
+    }
+
+    /// A case of a file of cases.
+    pub(crate) fn of(json: &Path, logits: &Path, case: &str, model: Model) -> Self {
+        let text = std::fs::read_to_string(json).unwrap();
         let json: Value = serde_json::from_str(&text).unwrap();
-        let logits = std::fs::read(golden(&format!("{name}.logits.f32"))).unwrap();
-        Self {
-            prompt: ids(&json["prompt"]),
-            greedy: ids(&json["greedy"]),
-            logits: bytemuck::pod_collect_to_vec(&logits),
-            model: model(name),
-        }
+        let ids = |key: &str| ids(json.pointer(&format!("{case}/{key}")).unwrap());
+        let logits = bytemuck::pod_collect_to_vec(&std::fs::read(logits).unwrap());
+        Self { prompt: ids("prompt"), greedy: ids("greedy"), logits, model }
     }
 
     /// Prompt and the golden's own greedy tokens, all fed.

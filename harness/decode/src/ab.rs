@@ -11,8 +11,8 @@ use super::verify::{Checked, VERIFIED};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::GpuExecutor;
 use lathe_device::gpu::{Gpu, Pipelines, Policy};
-use lathe_device::measure::GpuWatch;
 use lathe_device::measure::ab::{self, AbOptions, Outcome};
+use lathe_device::measure::canary;
 use lathe_device::plan::run::Runs;
 use lathe_device::plan::select::{Hints, parse_hints};
 use lathe_model::synth::weight_type;
@@ -101,14 +101,15 @@ pub fn decode(
     let (first, second) = (checked(first, executor)?, checked(second, beside)?);
     let (mut a, mut b) = if b_first { (second, first) } else { (first, second) };
     steady::<Error>(&gpu.adapter, &mut || Ok(a.time()? + b.time()?))?;
-    let mut watch = GpuWatch::new(gpu)?;
-    let outcome =
-        ab::run(options, &mut watch, &mut |is_a, _| if is_a { a.time() } else { b.time() })?;
+    let outcome = ab::run(options, &mut canary(gpu)?, &mut |is_a, _| {
+        let took = if is_a { a.time() } else { b.time() };
+        Ok((took?, gpu.is_throttled()))
+    })?;
     // Both sides share the caches: one more run of each, and its end.
     for side in [&mut a, &mut b].into_iter().filter(|_| verify) {
         side.time()?;
         let mut decoder = Decoder::new(&side.graph, &mut side.executor);
-        side.checked.check_end(&mut decoder, script.prompt.len())?;
+        side.checked.check_end(&mut decoder)?;
     }
     let verified = [a, b].into_iter().filter_map(|side| side.checked.verified());
     Ok((outcome, verified.reduce(Verified::worse)))

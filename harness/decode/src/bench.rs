@@ -13,18 +13,18 @@ use lathe_device::error::{Error, Result};
 use lathe_device::execute::GpuExecutor;
 use lathe_device::gpu::{Gpu, Pipelines, Policy};
 use lathe_device::measure::Repetitions;
-use lathe_kernels::StateWord;
 use lathe_record::AdapterSummary;
-use lathe_record::record::{GenerationTest, MeasuredModel, Selected, Verified, Watched};
+use lathe_record::record::{Decoded, GenerationTest, MeasuredModel, Verified};
 use lathe_record::steady::steady;
 
 use super::Observer;
-use super::decoder::Decoder;
+use super::decoder::{Decoder, Pace, Run};
 use super::graph::DecodeGraph;
 use super::memory::{self, Predicted};
 use super::model::Model;
-use super::options::{DecodeOptions, Prompts, Script};
+use super::options::{DecodeOptions, Script};
 use super::sampling::Sampling;
+use super::session::settle;
 use super::verify::Checked;
 
 pub use suite::{Config, Tier};
@@ -89,26 +89,6 @@ pub struct Settings {
     pub verify: Option<usize>,
 }
 
-/// One timed run.
-#[derive(Clone, Debug, Default)]
-pub struct Timed {
-    /// Decode steps per submission.
-    pub steps_per_submit: usize,
-    /// Time until the token after the prompt was chosen and read back.
-    pub prompt: Duration,
-    /// Time of each decode step; steps of one submission share its time.
-    pub steps: Vec<Duration>,
-    /// All chosen tokens, of several sequences one after the other.
-    pub tokens: Vec<u32>,
-}
-
-impl Timed {
-    /// Prompt and steps together.
-    pub fn total(&self) -> Duration {
-        self.prompt + self.steps.iter().sum::<Duration>()
-    }
-}
-
 /// Runs of the same tokens on one executor.
 pub struct Trial<'a> {
     decoder: Decoder<'a>,
@@ -117,13 +97,6 @@ pub struct Trial<'a> {
     prompts: Vec<Vec<u32>>,
     /// The first sequence and its verification.
     checked: Checked,
-    first: Option<Seen>,
-}
-
-/// Tokens and logits after the prompt, which every run must repeat.
-struct Seen {
-    tokens: Vec<u32>,
-    logits: Vec<f32>,
 }
 
 impl<'a> Trial<'a> {
@@ -157,13 +130,14 @@ impl<'a> Trial<'a> {
         let prompts: Vec<Vec<u32>> = tokens.chunks(test.each()).map(<[u32]>::to_vec).collect();
         let script = Script {
             prompt: prompts[0].clone(),
+            depth: test.depth,
             generate: test.generate + usize::from(test.is_fed()),
             seed,
             ..Script::default()
         };
         let verify = verify.filter(|_| test.sequences == 1);
         let checked = Checked::begin(&mut decoder, script, verify)?;
-        Ok(Self { decoder, test, prompts, checked, first: None })
+        Ok(Self { decoder, test, prompts, checked })
     }
 
     /// The comparisons so far, where any was asked for.
@@ -174,139 +148,65 @@ impl<'a> Trial<'a> {
     /// Runs until times no longer move, generating, or the whole test where nothing is generated:
     /// a GPU that has idled while weights were read or a graph was built runs at a fraction of its
     /// clocks. Returns whether they settled.
-    ///
-    /// # Errors
-    /// Errors of [`Self::run`].
-    pub fn settle(&mut self, adapter: &AdapterSummary) -> Result<bool> {
+    fn settle(&mut self, adapter: &AdapterSummary) -> Result<bool> {
         if adapter.software {
             return Ok(true);
         }
-        let n = self.decoder.graph.context.min(32);
-        let settled = steady::<Error>(adapter, &mut || {
-            if self.test.generate == 0 || self.test.sequences > 1 {
-                return Ok(self.run(8)?.total().as_secs_f64());
-            }
-            self.decoder.reset(self.checked.script.seed)?;
-            self.decoder.give(0, &self.prompts[0][..1])?;
-            let steps = self.decoder.generate(n, 8, &mut |_| {})?;
-            Ok(steps.iter().sum::<Duration>().as_secs_f64())
-        })?;
-        if !settled {
-            tracing::warn!("times had not settled when the measured runs began");
+        if self.test.generate == 0 || self.test.sequences > 1 {
+            return steady(adapter, &mut || Ok(total(&self.run(8)?).as_secs_f64()));
         }
-        Ok(settled)
+        let short = Script {
+            prompt: self.prompts[0][..1].to_vec(),
+            generate: self.decoder.graph.context.min(32),
+            steps_per_submit: Some(8),
+            depth: 0,
+            ..self.checked.script.clone()
+        };
+        settle(adapter, &mut self.decoder, &short)
     }
 
-    /// Resets the sequences and runs them, timed.
+    /// Runs the sequences, timed: `ttft` is the time of the prompt, `steps` those of `generate`
+    /// steps.
     ///
     /// # Errors
     /// It is not the run it was the first time: a cache that remembers, or an operation that does
     /// not always give the same. The end of a verified trial's first run is wrong.
-    pub fn run(&mut self, steps_per_submit: usize) -> Result<Timed> {
-        let (decoder, test) = (&mut self.decoder, self.test);
-        let mut run = Timed { steps_per_submit, ..Timed::default() };
+    pub fn run(&mut self, steps_per_submit: usize) -> Result<Run> {
+        let Self { decoder, test, prompts, checked } = self;
         if test.sequences > 1 {
-            let together = decoder.run_together(&self.prompts, test.generate, steps_per_submit)?;
-            (run.steps, run.tokens) = (together.steps, together.generated.concat());
-            self.repeats(&run, Vec::new(), 0)?;
+            let run = decoder.run_together(prompts, test.generate, steps_per_submit)?;
+            checked.check(&run.generated)?;
             return Ok(run);
         }
-        decoder.reset(self.checked.script.seed)?;
-        let state = decoder.executor.read_words(decoder.graph.state)?;
-        for word in [StateWord::Position, StateWord::PromptLen, StateWord::Choice] {
-            let left = state[word as usize];
-            if left != 0 {
-                let fault = format!("{word:?} of the step state is {left} after a reset");
-                return Err(Error::CheckFailed(fault));
+        let (mut run, is_first) = (Run::default(), !checked.has_run());
+        checked.script.steps_per_submit = Some(steps_per_submit);
+        checked.play(decoder, Pace::Full, &mut run, &mut ())?;
+        if test.prompt == 0 {
+            let first = std::mem::take(&mut run.ttft);
+            // Tokens in the cache are not timed; without any the first token takes a step.
+            if test.depth == 0 {
+                run.steps.insert(0, first);
             }
         }
-        let (filling, prompt) = self.prompts[0].split_at(test.depth);
-        let mut logits = Vec::new();
-        if test.is_fed() {
-            if !filling.is_empty() {
-                decoder.feed(filling, Prompts::Chunks)?;
-            }
-            if !prompt.is_empty() {
-                run.prompt = decoder.feed(prompt, Prompts::Chunks)?;
-            }
-            logits = decoder.logits()?;
-            run.tokens.push(decoder.state(StateWord::Choice)?);
-        } else {
-            decoder.give(0, prompt)?;
-        }
-        if test.generate > 0 {
-            let tokens = &mut run.tokens;
-            let on_token = &mut |token| tokens.push(token);
-            run.steps = decoder.generate(test.generate, steps_per_submit, on_token)?;
-        }
-        // The tokens as the device holds them, as they were read while it ran, and as they were
-        // verified.
-        let held = self.decoder.executor.read_words(self.decoder.graph.tokens)?;
-        let given = self.prompts[0].len();
-        same("was given", &self.prompts[0], "held", &held[..given], 0)?;
-        let held = &held[given..given + run.tokens.len()];
-        same("read while it ran", &run.tokens, "held at its end", held, given)?;
-        self.checked.check(&run.tokens)?;
-        let is_first = self.first.is_none();
-        self.repeats(&run, logits, given)?;
         if is_first && test.generate > 0 {
-            let end = self.checked.check_end(&mut self.decoder, test.depth + test.prompt);
-            if end.is_err() {
-                self.first = None;
-            }
-            end?;
+            checked.check_end(decoder)?;
         }
         Ok(run)
     }
-
-    /// Compares a run with the first one.
-    fn repeats(&mut self, run: &Timed, logits: Vec<f32>, given: usize) -> Result<()> {
-        let Some(first) = &self.first else {
-            self.first = Some(Seen { tokens: run.tokens.clone(), logits });
-            return Ok(());
-        };
-        let bits = |logits: &[f32]| logits.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-        if bits(&first.logits) != bits(&logits) {
-            return Err(Error::CheckFailed(
-                "the logits after the prompt are not those of the first run: the reset left \
-                 something, or an operation does not always give the same"
-                    .into(),
-            ));
-        }
-        same("chosen by the first run", &first.tokens, "by a later one", &run.tokens, given)
-    }
 }
 
-/// An error that names the first token in which two runs differ.
-fn same(what: &str, a: &[u32], other: &str, b: &[u32], from: usize) -> Result<()> {
-    let fault = match a.iter().zip(b).position(|(a, b)| a != b) {
-        None if a.len() == b.len() => return Ok(()),
-        None => format!("{} tokens {what}, {} {other}", a.len(), b.len()),
-        Some(i) => format!("token {}: {} {what}, {} {other}", from + i, a[i], b[i]),
-    };
-    Err(Error::CheckFailed(fault))
+/// Time of the prompt and the steps together.
+fn total(run: &Run) -> Duration {
+    run.ttft + run.step_time()
 }
 
 /// Runs of a test that count, and all that is known of them.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The test.
-    pub test: Test,
-    /// In the order in which they ran.
-    pub runs: Vec<Timed>,
-    /// Throttling, and whether times had settled.
-    pub watched: Watched,
-    /// The comparisons with the reference.
-    pub verified: Option<Verified>,
-    /// Bytes of device memory at their peak, and as predicted.
-    pub memory: [u64; 2],
-    /// Bytes of all KV caches.
-    pub kv_bytes: u64,
-    /// The variant of each operation, and why it was selected.
-    pub selected: Vec<Selected>,
-    /// Grid of layers that are one dispatch.
-    pub run_grid: Option<String>,
-    began: SystemTime,
+    /// Runs with their decode steps per submission, in the order in which they ran.
+    runs: Vec<(usize, Run)>,
+    /// All that the runs have in common.
+    figures: GenerationTest,
 }
 
 /// A model whose graphs come one after another to one device: the weights are uploaded once.
@@ -379,7 +279,8 @@ impl<'a> Bench<'a> {
         tokens: &[u32],
         on: &mut dyn Observer,
     ) -> Result<Measured> {
-        let (began, tokens) = (SystemTime::now(), &tokens[..test.given()]);
+        let test_time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let tokens = &tokens[..test.given()];
         let graph = self.graph(&test, on)?;
         let Some(executor) = &mut self.executor else { unreachable!("made with the graph") };
         let held = executor.device_bytes();
@@ -402,7 +303,7 @@ impl<'a> Bench<'a> {
         while repetitions.wanted().is_some() {
             let (mut runs, mut held_down) = (Vec::new(), false);
             for steps in settings {
-                runs.push(trial.run(*steps)?);
+                runs.push((*steps, trial.run(*steps)?));
                 held_down |= self.gpu.is_throttled();
                 on.ran();
             }
@@ -410,25 +311,38 @@ impl<'a> Bench<'a> {
         }
         on.ended();
         let (runs, watched) = repetitions.end(settled);
-        let runs: Vec<Timed> = runs.into_iter().flatten().collect();
+        let runs: Vec<_> = runs.into_iter().flatten().collect();
         let (predicted, _) = Predicted::of(&self.gpu, &graph);
-        let memory = [predicted.measured(&self.gpu, held).bytes(), predicted.predicted_bytes];
+        let peak = predicted.measured(&self.gpu, held).bytes();
         let prompts = std::mem::take(&mut trial.prompts);
         let verified = match (test.sequences, trial.verified()) {
             (1, verified) => verified,
-            _ => self.alone(test, &prompts, &runs[0].tokens, on)?,
+            _ => self.alone(test, &prompts, &runs[0].1.generated, on)?,
         };
-        Ok(Measured {
-            test,
-            runs,
-            watched,
-            verified,
-            memory,
-            kv_bytes: graph.kv_bytes(),
-            selected: graph.selected.clone(),
-            run_grid: graph.run_grid(),
-            began,
-        })
+        let figures = GenerationTest {
+            test: test.name(),
+            model: self.facts.clone(),
+            type_k: self.options.kv.name().into(),
+            type_v: self.options.kv.name().into(),
+            activations: self.options.acts.name().into(),
+            n_prompt: test.prompt,
+            n_gen: test.generate,
+            n_depth: test.depth,
+            sequences: test.sequences,
+            test_time,
+            of: Decoded {
+                sampling: test.sampling,
+                kv_cache_bytes: graph.kv_bytes(),
+                gpu_memory_bytes: peak,
+                gpu_memory_predicted_bytes: predicted.predicted_bytes,
+                verified,
+                run_grid: graph.run_grid(),
+                selected: graph.selected,
+                watched,
+            },
+            ..GenerationTest::default()
+        };
+        Ok(Measured { runs, figures })
     }
 
     /// Verifies one sequence against the CPU reference, and the choices of all against those that
@@ -457,42 +371,23 @@ impl<'a> Bench<'a> {
         }
         Ok(Some(verified))
     }
+}
 
-    /// Figures of a test at each number of steps per submission; none where nothing is generated.
-    pub fn figures(&self, measured: &Measured) -> Vec<GenerationTest> {
-        let test = &measured.test;
+impl Measured {
+    /// Figures of the test at each number of steps per submission; none where nothing is generated.
+    pub fn figures(&self) -> Vec<GenerationTest> {
         let mut settings: Vec<usize> = Vec::new();
-        for run in &measured.runs {
-            if !settings.contains(&run.steps_per_submit) {
-                settings.push(run.steps_per_submit);
+        for (steps, _) in &self.runs {
+            if !settings.contains(steps) {
+                settings.push(*steps);
             }
         }
         let of = |steps: usize| {
-            let runs = measured.runs.iter().filter(|run| run.steps_per_submit == steps);
-            let samples: Vec<Duration> = runs.map(Timed::total).collect();
-            let samples_ns = samples.iter().map(|d| d.as_nanos() as u64).collect();
+            let runs = self.runs.iter().filter(|(own, _)| *own == steps);
             let figures = GenerationTest {
-                test: test.name(),
-                model: self.facts.clone(),
-                type_k: self.options.kv.name().into(),
-                type_v: self.options.kv.name().into(),
-                activations: self.options.acts.name().into(),
-                n_prompt: test.prompt,
-                n_gen: test.generate,
-                n_depth: test.depth,
-                sequences: test.sequences,
-                sampling: test.sampling,
-                steps_per_submit: (test.generate > 0).then_some(steps),
-                test_time: humantime::format_rfc3339_seconds(measured.began).to_string(),
-                samples_ns,
-                verified: measured.verified,
-                gpu_memory_bytes: measured.memory[0],
-                gpu_memory_predicted_bytes: measured.memory[1],
-                selected: measured.selected.clone(),
-                run_grid: measured.run_grid.clone(),
-                watched: measured.watched.clone(),
-                kv_cache_bytes: measured.kv_bytes,
-                ..GenerationTest::default()
+                steps_per_submit: (self.figures.n_gen > 0).then_some(steps),
+                samples_ns: runs.map(|(_, run)| total(run).as_nanos() as u64).collect(),
+                ..self.figures.clone()
             };
             figures.settled()
         };

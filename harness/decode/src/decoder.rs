@@ -4,20 +4,22 @@
 //! reset → given tokens → step: chunks of the prompt, then decode steps → batches of chosen tokens
 //! ```
 //!
-//! [`Decoder::step`] is the only loop. Whole runs, prompts that are timed, steps whose logits are
+//! `Decoder::step` is the only loop. Whole runs, prompts that are timed, steps whose logits are
 //! looked at and several sequences together are calls of it with another observer.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lathe_kernels::{STATE_WORDS, StateWord};
 use serde::Serialize;
 
+use super::Observer;
 use super::graph::DecodeGraph;
 use super::options::{Prompts, Script};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{Batch, Execute, Stream, Submission};
 use lathe_device::plan::recording::Part;
+use lathe_record::record::Verified;
 
 /// Longest time of a submission whose number of steps is not given. More steps mean less waiting
 /// between submissions; with fewer a reader sees tokens come one by one.
@@ -36,23 +38,23 @@ pub struct Decoder<'a> {
 
 /// Work of one call of the loop, from the current position on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Work {
+struct Work {
     /// Tokens that were given and not yet run.
-    pub given: usize,
-    /// Execution of the given tokens: in chunks or token by token.
-    pub prompts: Prompts,
+    given: usize,
+    prompts: Prompts,
     /// Decode steps after them.
-    pub steps: usize,
+    steps: usize,
     /// Decode steps per submission; none for as many as fit [`FRAME`].
-    pub steps_per_submit: Option<usize>,
+    steps_per_submit: Option<usize>,
     /// Submissions are timed on the GPU.
-    pub timed: bool,
+    timed: bool,
 }
 
 /// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// The model's choices, starting with the one after the prompt.
+    /// The model's choices, starting with the one after the prompt; of several sequences one after
+    /// the other.
     pub generated: Vec<u32>,
     /// Time to the first generated token.
     pub ttft: Duration,
@@ -65,6 +67,8 @@ pub struct Run {
     pub submits: usize,
     /// Steps run in the decode phase.
     pub decode_steps: usize,
+    /// The comparison with the reference, where a session was asked for one.
+    pub verified: Option<Verified>,
     /// Set if the persistent kernel timed out and steps went on with a dispatch per stage. After
     /// tokens were handed out, only the first has a time: times of both paths together are no
     /// figure.
@@ -97,8 +101,46 @@ impl Run {
     }
 
     /// Mean wall time of a decode step, seconds.
-    pub fn step_seconds(&self) -> f64 {
-        self.steps.iter().sum::<Duration>().as_secs_f64() / self.steps.len().max(1) as f64
+    pub(super) fn step_seconds(&self) -> f64 {
+        self.step_time().as_secs_f64() / self.steps.len().max(1) as f64
+    }
+
+    /// Wall time of all decode steps.
+    pub(super) fn step_time(&self) -> Duration {
+        self.steps.iter().sum()
+    }
+
+    /// Adds a submission that took so long, with the tokens chosen in it, up to the script's end.
+    fn take(
+        &mut self,
+        script: &Script,
+        took: Duration,
+        batch: &Batch,
+        on: &mut dyn Observer,
+    ) -> ControlFlow<()> {
+        let first = self.generated.is_empty();
+        if first {
+            self.ttft += took;
+        } else {
+            let before = if self.submits == 0 { Some(Duration::ZERO) } else { self.gpu };
+            self.gpu = before.zip(batch.gpu).map(|(before, own)| before + own);
+            self.decode_steps += batch.steps;
+            self.submits += 1;
+        }
+        for token in &batch.words {
+            if self.generated.len() == script.generate.max(script.forced.len()) {
+                break;
+            }
+            if !first {
+                self.steps.push(took / batch.steps.max(1) as u32);
+            }
+            self.generated.push(*token);
+            on.token(*token);
+            if script.is_ended_by(&self.generated) {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -115,6 +157,35 @@ pub struct Seen<'a> {
     pub choice: u32,
 }
 
+/// Pace of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// Step by step, with the logits of each.
+    Steps,
+    /// Full speed.
+    Full,
+    /// Full speed, with timestamps around each submission, which take time themselves.
+    Timed,
+}
+
+/// Observer of tokens alone.
+pub(super) struct Tokens<'f>(pub(super) &'f mut dyn FnMut(u32));
+
+impl Observer for Tokens<'_> {
+    fn token(&mut self, token: u32) {
+        self.0(token);
+    }
+}
+
+/// Observer of steps alone.
+struct Steps<'f>(&'f mut dyn FnMut(Seen<'_>) -> Result<()>);
+
+impl Observer for Steps<'_> {
+    fn look(&mut self, seen: Seen<'_>) -> Result<()> {
+        self.0(seen)
+    }
+}
+
 impl<'a> Decoder<'a> {
     /// A decoder where the executor stands.
     pub fn new(graph: &'a DecodeGraph, executor: &'a mut dyn Execute) -> Self {
@@ -129,13 +200,21 @@ impl<'a> Decoder<'a> {
     /// context length); it is the one position counter in the step state.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Something is left in the step state, or the device is lost.
     pub fn reset(&mut self, seed: u32) -> Result<()> {
         for cache in &self.graph.caches {
             self.executor.clear(cache.k)?;
             self.executor.clear(cache.v)?;
         }
         self.executor.clear(self.graph.state)?;
+        let state = self.executor.read_words(self.graph.state)?;
+        for word in [StateWord::Position, StateWord::PromptLen, StateWord::Choice] {
+            let left = state[word as usize];
+            if left != 0 {
+                let fault = format!("{word:?} of the step state is {left} after a reset");
+                return Err(Error::CheckFailed(fault));
+            }
+        }
         self.executor.write_words(self.graph.state, StateWord::Seed as usize, &[seed])
     }
 
@@ -169,17 +248,23 @@ impl<'a> Decoder<'a> {
     }
 
     /// Runs the given tokens, and decode steps after them, in one stream: the next submission is
-    /// recorded while one runs. `on` hears of each submission with the tokens chosen in it, of
-    /// several sequences with one word that says it has ended, and may end the stream.
+    /// recorded while one runs. `on` hears of each submission and its time, with the tokens chosen
+    /// in it, of several sequences with one word that says it has ended, and may end the stream.
     ///
     /// # Errors
     /// The context has no room for that many, or the device is lost.
-    pub fn step(&mut self, work: Work, on: &mut dyn FnMut(Batch) -> ControlFlow<()>) -> Result<()> {
+    fn step(
+        &mut self,
+        work: Work,
+        on: &mut dyn FnMut(Duration, Batch) -> ControlFlow<()>,
+    ) -> Result<()> {
         let n = self.graph.sequences;
         let mut at = self.state(StateWord::Position)? as usize;
         self.graph.fits(at + work.given + work.steps)?;
         let mut submissions: Vec<Submission> = Vec::new();
-        for part in prompt_parts(self.graph, work.prompts, work.given) {
+        let parts = prompt_parts(self.graph, work.prompts, work.given);
+        self.executor.prepare(&parts)?;
+        for part in parts {
             match submissions.last_mut() {
                 // The last part of a prompt goes with the chunk before it.
                 Some(submission) if part == Part::Tail => submission.parts.push(part),
@@ -199,58 +284,28 @@ impl<'a> Decoder<'a> {
         let joined_up_to = work.steps_per_submit.is_none().then_some(FRAME);
         let words = self.graph.tokens;
         let stream = Stream { submissions, words, joined_up_to, timed: work.timed };
-        self.executor.stream(&stream, on)
+        let mut last = Duration::ZERO;
+        self.executor.stream(&stream, &mut |batch| {
+            let took = batch.at - last;
+            last = batch.at;
+            on(took, batch)
+        })
     }
 
-    /// Runs given tokens from the current position on. Returns the time until the token that
-    /// follows them was chosen and read back.
+    /// Runs given tokens from the current position on.
     ///
     /// # Errors
     /// No tokens, one beyond the vocabulary, more than the context has room for, or the device is
     /// lost.
-    pub fn feed(&mut self, tokens: &[u32], prompts: Prompts) -> Result<Duration> {
+    pub fn feed(&mut self, tokens: &[u32], prompts: Prompts) -> Result<()> {
         if tokens.is_empty() {
             return Err(Error::Usage("no tokens to run".into()));
         }
         let position = self.state(StateWord::Position)? as usize;
-        self.executor.prepare(&prompt_parts(self.graph, prompts, tokens.len()))?;
-        let begun = Instant::now();
         self.give(position, tokens)?;
-        let work = Work { given: tokens.len(), prompts, ..Work::default() };
-        self.step(Work { steps_per_submit: Some(1), ..work }, &mut |_| ControlFlow::Continue(()))?;
-        Ok(begun.elapsed())
-    }
-
-    /// Runs `n` steps, each of which processes the last token and chooses the next, which
-    /// `on_token` hears of. Returns the wall time of each; steps of one submission share its time
-    /// equally. At one step per submission these are the times between one token read back and the
-    /// next.
-    ///
-    /// # Errors
-    /// The sequence is empty, so there is no token to go on from; the context is full; or the
-    /// device is lost.
-    pub fn generate(
-        &mut self,
-        n: usize,
-        steps_per_submit: usize,
-        on_token: &mut dyn FnMut(u32),
-    ) -> Result<Vec<Duration>> {
-        if self.state(StateWord::Position)? == 0 && self.state(StateWord::PromptLen)? == 0 {
-            let empty = "the sequence is empty; generation goes on from a token";
-            return Err(Error::Usage(empty.into()));
-        }
-        let work = Work { steps: n, steps_per_submit: Some(steps_per_submit), ..Work::default() };
-        let (mut steps, mut last) = (Vec::with_capacity(n), Duration::ZERO);
-        self.step(work, &mut |batch| {
-            let took = (batch.at - last) / batch.words.len().max(1) as u32;
-            last = batch.at;
-            for token in batch.words {
-                steps.push(took);
-                on_token(token);
-            }
-            ControlFlow::Continue(())
-        })?;
-        Ok(steps)
+        let steps_per_submit = Some(1);
+        let work = Work { given: tokens.len(), prompts, steps_per_submit, ..Work::default() };
+        self.step(work, &mut |_, _| ControlFlow::Continue(()))
     }
 
     /// Checks that a script fits, and forgets all earlier tokens.
@@ -274,29 +329,9 @@ impl<'a> Decoder<'a> {
     /// An empty prompt, a token beyond the vocabulary, more positions than the context has, or the
     /// device is lost.
     pub fn run(&mut self, script: &Script, on_token: &mut dyn FnMut(u32)) -> Result<Run> {
-        self.begin(script)?;
-        let prompt = script.prompt.len();
-        self.give(0, &script.prompt)?;
-        let work = Work {
-            given: prompt,
-            prompts: script.prompts,
-            steps: script.positions() - prompt,
-            steps_per_submit: script.steps_per_submit,
-            timed: true,
-        };
-        let mut meter = Meter { script, run: Run::default(), last: Duration::ZERO, gpu: None };
-        // In one stream the first decode steps are recorded while the prompt runs; forced tokens
-        // are given only after it, where its own choice would take their place.
-        if script.forced.is_empty() {
-            self.step(work, &mut |batch| meter.take(batch, on_token))?;
-        } else {
-            let alone = Work { steps: 0, ..work };
-            self.step(alone, &mut |batch| meter.take(batch, on_token))?;
-            self.give(prompt, &script.forced)?;
-            meter.last = Duration::ZERO;
-            self.step(Work { given: 0, ..work }, &mut |batch| meter.take(batch, on_token))?;
-        }
-        Ok(meter.end())
+        let mut run = Run::default();
+        self.play(script, Pace::Timed, &mut run, &mut Tokens(on_token))?;
+        Ok(run)
     }
 
     /// Runs a script step by step and shows the logits of each to `look`: those of the prompt's
@@ -310,95 +345,84 @@ impl<'a> Decoder<'a> {
         script: &Script,
         look: &mut dyn FnMut(Seen<'_>) -> Result<()>,
     ) -> Result<Run> {
-        self.begin(script)?;
-        let (prompt, mut run) = (&script.prompt, Run::default());
-        let in_chunks =
-            prompt_parts(self.graph, script.prompts, prompt.len()).contains(&Part::Tail);
-        let each = if in_chunks { prompt.len() } else { 1 };
-        let mut given = prompt.chunks(each).chain(script.forced.chunks(1));
-        let (mut position, mut choice) = (0, 0);
-        while position < script.positions() {
-            let own = [choice];
-            let (tokens, fed) = match given.next() {
-                Some(tokens) => (tokens, tokens.len()),
-                None => (&own[..], 0),
-            };
-            if fed > 0 {
-                self.give(position, tokens)?;
-            }
-            let (prompts, steps) = (script.prompts, tokens.len() - fed);
-            let work = Work { given: fed, prompts, steps, steps_per_submit: Some(1), timed: false };
-            let mut took = Duration::ZERO;
-            self.step(work, &mut |batch| {
-                took = batch.at;
-                choice = batch.words.last().copied().unwrap_or(choice);
-                ControlFlow::Continue(())
-            })?;
-            position += tokens.len();
-            if run.generated.is_empty() {
-                run.ttft += took;
-            }
-            let logits = self.logits()?;
-            look(Seen { tokens, position: position - 1, logits: &logits, choice })?;
-            let wanted = script.generate.max(script.forced.len());
-            if position >= prompt.len() && run.generated.len() < wanted {
-                if !run.generated.is_empty() {
-                    run.steps.push(took);
-                    run.decode_steps += 1;
-                    run.submits += 1;
-                }
-                run.generated.push(choice);
-                if script.is_ended_by(&run.generated) {
-                    break;
-                }
-            }
-        }
+        let mut run = Run::default();
+        self.play(script, Pace::Steps, &mut run, &mut Steps(look))?;
         Ok(run)
     }
-}
 
-/// Times of a run while its submissions end.
-struct Meter<'a> {
-    script: &'a Script,
-    run: Run,
-    /// End of the submission before, since the stream began.
-    last: Duration,
-    gpu: Option<Duration>,
-}
-
-impl Meter<'_> {
-    fn take(&mut self, batch: Batch, on_token: &mut dyn FnMut(u32)) -> ControlFlow<()> {
-        let run = &mut self.run;
-        let took = batch.at - self.last;
-        self.last = batch.at;
-        let first = run.generated.is_empty();
-        if first {
-            run.ttft = batch.at;
-        } else {
-            let before = if run.submits == 0 { Some(Duration::ZERO) } else { self.gpu };
-            self.gpu = before.zip(batch.gpu).map(|(before, own)| before + own);
-            run.decode_steps += batch.steps;
-            run.submits += 1;
-        }
-        for token in batch.words {
-            if run.generated.len() == self.script.generate {
+    /// Runs a script. A run that fails leaves in `run` the tokens
+    /// that `on` has heard of.
+    ///
+    /// # Errors
+    /// Errors of [`Self::run`] and of `on`.
+    pub(super) fn play(
+        &mut self,
+        script: &Script,
+        pace: Pace,
+        run: &mut Run,
+        on: &mut dyn Observer,
+    ) -> Result<()> {
+        self.begin(script)?;
+        let every_step = pace == Pace::Steps;
+        let steps_per_submit = if every_step { Some(1) } else { script.steps_per_submit };
+        let (mut position, mut choice) = (0, 0);
+        while position < script.positions() {
+            let (tokens, given, steps) = next_stream(self.graph, script, position, every_step);
+            if !tokens.is_empty() {
+                self.give(position, tokens)?;
+            }
+            let (prompts, timed) = (script.prompts, pace == Pace::Timed);
+            let work = Work { given, prompts, steps, steps_per_submit, timed };
+            let mut seen = None;
+            self.step(work, &mut |took, batch| {
+                if every_step {
+                    seen = Some(batch);
+                } else if position + given >= script.prompt.len() {
+                    return run.take(script, took, &batch, on);
+                }
+                ControlFlow::Continue(())
+            })?;
+            position += given + steps;
+            let Some(batch) = seen else { continue };
+            let own = [choice];
+            choice = batch.words.last().copied().unwrap_or(choice);
+            let tokens = if tokens.is_empty() { &own[..] } else { tokens };
+            let logits = self.logits()?;
+            on.look(Seen { tokens, position: position - 1, logits: &logits, choice })?;
+            // A choice amid the prompt is none of the run's tokens.
+            if position < script.prompt.len() {
+                run.ttft += batch.at;
+            } else if run.take(script, batch.at, &batch, on).is_break() {
                 break;
             }
-            if !first {
-                run.steps.push(took / batch.steps.max(1) as u32);
-            }
-            run.generated.push(token);
-            on_token(token);
-            if self.script.is_ended_by(&run.generated) {
-                return ControlFlow::Break(());
-            }
         }
-        ControlFlow::Continue(())
+        Ok(())
     }
+}
 
-    fn end(self) -> Run {
-        let gpu = self.gpu.filter(|_| !self.run.steps.is_empty());
-        Run { gpu, ..self.run }
+/// The next stream of a script from this position on: tokens to be given, how many of them run
+/// before decode steps, and these steps. In one stream the first decode steps are recorded while
+/// the prompt runs; forced tokens are given only after it, where its own choice would take their
+/// place. A stream whose logits are observed has one token, or a prompt in chunks.
+fn next_stream<'s>(
+    graph: &DecodeGraph,
+    script: &'s Script,
+    at: usize,
+    every_step: bool,
+) -> (&'s [u32], usize, usize) {
+    let Script { prompt, forced, depth, .. } = script;
+    let Some(behind) = at.checked_sub(prompt.len()) else {
+        let end = if at < *depth { *depth } else { prompt.len() };
+        let in_chunks = runs_in_chunks(graph, script.prompts, end - at);
+        let end = if every_step && !in_chunks { at + 1 } else { end };
+        let alone = every_step || !forced.is_empty() || end < prompt.len();
+        let steps = if alone { 0 } else { script.positions() - end };
+        return (&prompt[at..end], end - at, steps);
+    };
+    match forced.get(behind) {
+        Some(token) if every_step => (std::slice::from_ref(token), 1, 0),
+        _ if every_step => (&[], 0, 1),
+        _ => (forced, 0, script.positions() - at),
     }
 }
 
@@ -422,6 +446,11 @@ pub fn prompt_parts(graph: &DecodeGraph, prompts: Prompts, count: usize) -> Vec<
     parts
 }
 
+/// Returns true if so many tokens of a prompt run in chunks.
+pub(super) fn runs_in_chunks(graph: &DecodeGraph, prompts: Prompts, count: usize) -> bool {
+    prompt_parts(graph, prompts, count).contains(&Part::Tail)
+}
+
 /// Chunks, by their index in `sizes`, that hold `count` tokens in the shortest time: a chunk takes
 /// as long as a fixed number of tokens and its own.
 fn cover(sizes: &[usize], count: usize) -> Vec<usize> {
@@ -442,19 +471,6 @@ fn cover(sizes: &[usize], count: usize) -> Vec<usize> {
         left = left.saturating_sub(sizes[chosen]);
     }
     chunks
-}
-
-/// Result of several sequences decoded together: a step takes each a token further, and the
-/// matrices are read once for all of them. A sequence whose prompt is shorter begins to choose
-/// while others still take their prompts.
-#[derive(Clone, Debug, Default)]
-pub struct Together {
-    /// Tokens that each sequence chose, the one after its prompt first.
-    pub generated: Vec<Vec<u32>>,
-    /// Time until the longest prompt had its choice.
-    pub prompt: Duration,
-    /// Wall time of each step after that; steps of one submission share its time.
-    pub steps: Vec<Duration>,
 }
 
 impl Decoder<'_> {
@@ -487,8 +503,10 @@ impl Decoder<'_> {
         Ok(longest)
     }
 
-    /// Runs the prompts of several sequences and then `steps` steps that are timed: each sequence
-    /// chooses at least `steps + 1` tokens, of which as many are returned.
+    /// Runs the prompts of several sequences and then `steps` steps that are timed: a step takes
+    /// each a token further, and the matrices are read once for all of them. A sequence whose
+    /// prompt is shorter begins to choose while others still take their prompts. Each chooses at
+    /// least `steps + 1` tokens, of which as many are returned.
     ///
     /// # Errors
     /// Other prompts than the graph has sequences, an empty one, a token that the model lacks, more
@@ -498,28 +516,23 @@ impl Decoder<'_> {
         prompts: &[Vec<u32>],
         steps: usize,
         steps_per_submit: usize,
-    ) -> Result<Together> {
+    ) -> Result<Run> {
         let longest = self.give_each(prompts)?;
-        let untimed = pieces(longest, PROMPT_STEPS).len();
-        let (mut run, mut seen, mut last) = (Together::default(), 0, Duration::ZERO);
+        let script = Script { generate: steps + 1, ..Script::default() };
         let work = Work { given: longest, steps, ..Work::default() };
         let work = Work { steps_per_submit: Some(steps_per_submit), ..work };
-        self.step(work, &mut |batch| {
-            let took = batch.at - last;
-            last = batch.at;
-            seen += 1;
-            match seen <= untimed {
-                true => run.prompt = batch.at,
-                false => run.steps.extend(vec![took / batch.steps.max(1) as u32; batch.steps]),
-            }
-            ControlFlow::Continue(())
+        let mut run = Run::default();
+        self.step(work, &mut |took, batch| {
+            // A word says that a submission ended; all choices are read at the end.
+            let count = if run.generated.is_empty() { batch.words.len() } else { batch.steps };
+            run.take(&script, took, &Batch { words: vec![0; count], ..batch }, &mut ())
         })?;
         let tokens = self.executor.read_words(self.graph.tokens)?;
         let chosen = |(i, prompt): (usize, &Vec<u32>)| {
             let positions = prompt.len()..prompt.len() + steps + 1;
-            positions.map(|position| tokens[position * self.graph.sequences + i]).collect()
+            positions.map(|at| tokens[at * self.graph.sequences + i]).collect::<Vec<_>>()
         };
-        run.generated = prompts.iter().enumerate().map(chosen).collect();
+        run.generated = prompts.iter().enumerate().flat_map(chosen).collect();
         Ok(run)
     }
 }

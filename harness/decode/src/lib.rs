@@ -16,13 +16,13 @@ pub mod sampling;
 mod session;
 mod verify;
 
-pub use decoder::{Decoder, FRAME, GaveUp, Run, Seen, Together, Work, prompt_parts};
+pub use decoder::{Decoder, FRAME, GaveUp, Run, Seen, prompt_parts};
 pub use graph::{DecodeGraph, KvCache};
 pub use load::Weights;
 pub use model::Model;
 pub use options::{Chunks, DecodeOptions, Prompts, Script};
 pub use sampling::Sampling;
-pub use session::{Decoded, Looks, Prompt, Session};
+pub use session::{Looks, Session};
 pub use verify::{Checked, VERIFIED, Verifier, diff, logits_limit};
 
 use lathe_device::error::Result;

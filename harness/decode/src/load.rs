@@ -50,26 +50,14 @@ pub struct LayerWeights {
 }
 
 impl Weights {
-    /// Reads all weights of a decode, every matrix as it is stored. The shapes were checked by
-    /// [`Config`]; this checks the storage formats.
-    ///
-    /// # Errors
-    /// A tensor is missing, or in a format that no kernel decodes.
-    pub fn load(file: &Arc<ModelFile>, config: &Config) -> Result<Self> {
-        Self::load_as(file, config, None)
-    }
-
-    /// Reads like [`Weights::load`] and converts matrices to a format, if one is given, as
+    /// Reads all weights of a decode, and converts matrices to a format, if one is given, as
     /// `lathe quantize` stores them: matrices without whole blocks in their rows get the substitute
-    /// of [`fitting`].
+    /// of [`fitting`]. The shapes were checked by [`Config`]; this checks the storage formats.
     ///
     /// # Errors
-    /// Errors of [`Weights::load`]; or a matrix to be converted has a value that is not finite.
-    pub fn load_as(
-        file: &Arc<ModelFile>,
-        config: &Config,
-        quantise: Option<Format>,
-    ) -> Result<Self> {
+    /// A tensor is missing or in a format that no kernel decodes; or a matrix to be converted has a
+    /// value that is not finite.
+    pub fn load(file: &Arc<ModelFile>, config: &Config, quantise: Option<Format>) -> Result<Self> {
         let source = Source { file, quantise, norm_offset: file.norm_offset(config) };
         let layer = |i: usize| -> Result<LayerWeights> {
             let name = |part: &str| format!("blk.{i}.{part}.weight");

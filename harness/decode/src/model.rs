@@ -8,8 +8,8 @@
 //! let gpu = Gpu::open(None, Checks::default())?.into();
 //! let model = Model::open("model.gguf")?;
 //! let mut session = model.session(&gpu, DecodeOptions::default())?;
-//! let mut text = model.tokenizer()?.stream();
-//! session.generate("Once upon a time", 32, |token| print!("{}", text.push(token)))?;
+//! let (prompt, mut text) = (model.encode("Once upon a time")?, model.tokenizer()?.stream());
+//! session.generate(&prompt, 32, |token| print!("{}", text.push(token)))?;
 //! println!("{}", text.finish());
 //! # Ok(())
 //! # }
@@ -65,7 +65,7 @@ impl Model {
     pub fn open_as(path: impl AsRef<Path>, quantise: Option<Format>) -> Result<Self> {
         let file = Arc::new(ModelFile::open(path)?);
         let config = file.config()?;
-        let weights = Weights::load_as(&file, &config, quantise)?;
+        let weights = Weights::load(&file, &config, quantise)?;
         Ok(Self { file, config, weights, tokenizer: OnceLock::new() })
     }
 
@@ -152,7 +152,7 @@ impl Model {
         };
         let options = DecodeOptions { runs: grid.map_or(Runs::Off, Runs::Of), ..options.clone() };
         let (path, tuned) = (&self.file.path, tuned.as_ref());
-        graph::build_tuned(path, &self.config, &self.weights, &caps, &options, tuned)
+        graph::build(path, &self.config, &self.weights, &caps, &options, tuned)
     }
 
     /// The decode step for an adapter of these capabilities by the kernels' own preferences, with
@@ -161,7 +161,7 @@ impl Model {
     /// # Errors
     /// Errors of [`Model::graph`].
     pub fn graph_for(&self, caps: &Capabilities, options: &DecodeOptions) -> Result<DecodeGraph> {
-        graph::build(&self.file.path, &self.config, &self.weights, caps, options)
+        graph::build(&self.file.path, &self.config, &self.weights, caps, options, None)
     }
 
     /// Kernels and compiled-in shapes of a decode step, each once, with the state of the kernel's

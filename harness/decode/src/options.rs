@@ -119,6 +119,8 @@ pub enum Prompts {
 pub struct Script {
     /// Prompt tokens; at least one.
     pub prompt: Vec<u32>,
+    /// Tokens of it that run before the others, in a stream of their own that is not timed.
+    pub depth: usize,
     /// Tokens fed in place of generated ones, after the prompt.
     pub forced: Vec<u32>,
     /// Execution of the prompt's tokens.

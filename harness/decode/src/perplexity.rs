@@ -114,8 +114,6 @@ impl Decoder<'_> {
     /// A new sequence in which `tokens` are predicted: all but the last of them are fed, after
     /// `start`.
     fn begin_window(&mut self, start: u32, tokens: &[u32]) -> Result<()> {
-        // The last of a window is never fed, and has a logit.
-        self.graph.knows(tokens, "")?;
         let fed: Vec<u32> = [start].iter().chain(tokens).take(tokens.len()).copied().collect();
         self.reset(0)?;
         self.give(0, &fed)
@@ -133,69 +131,71 @@ impl Decoder<'_> {
     }
 }
 
-/// A token's score by a reference, and how the model's distribution compares.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Compared {
-    /// Negative log-likelihood by the reference, nats.
-    pub reference_nll: f64,
-    /// Kullback-Leibler divergence of the model's distribution from the reference's, nats.
-    pub kl: f64,
-    /// Both find the same token likeliest.
-    pub top1: bool,
+/// Scores of a text's tokens, in nats; with a reference, also its scores and how the model's
+/// distributions compare with the reference's.
+#[derive(Clone, Debug, Default)]
+pub struct Scores {
+    /// Negative log-likelihood of each token.
+    pub nll: Vec<f64>,
+    /// Negative log-likelihood of each token by the reference.
+    pub reference_nll: Vec<f64>,
+    /// Kullback-Leibler divergence of the model's distribution from the reference's.
+    pub kl: Vec<f64>,
+    /// 1 where both find the same token likeliest, else 0.
+    pub top1: Vec<f64>,
 }
 
-/// Negative log-likelihood of each of a window's tokens, in nats, and of each its comparison with a
-/// reference, where there is one. `on_tokens` hears of those that are done, a few at a time.
+/// Scores a text and compares it with a reference, if there is one. `on_tokens` hears of scored
+/// tokens, a few at a time.
 ///
 /// # Errors
-/// A token beyond the vocabulary, more tokens than a context has room for, logits that are no
-/// numbers, vocabularies of different sizes, or the device is lost.
-pub fn window(
-    model: &mut Decoder<'_>,
-    mut reference: Option<&mut Decoder<'_>>,
-    start: u32,
-    tokens: &[u32],
+/// A token beyond the vocabulary, a window longer than a context, logits that are no numbers,
+/// vocabularies of different sizes, or the device is lost.
+pub fn scores<'d>(
+    model: &mut Decoder<'d>,
+    reference: Option<&mut Decoder<'d>>,
+    text: &Text<'_>,
     on_tokens: &mut dyn FnMut(usize),
-) -> Result<(Vec<f64>, Vec<Compared>)> {
+) -> Result<Scores> {
     let vocab = model.graph.vocab;
-    if let Some(other) = reference.as_ref().map(|r| r.graph.vocab).filter(|v| *v != vocab) {
+    let mut sides = Vec::from_iter(std::iter::once(model).chain(reference));
+    if let Some(other) = sides.iter().map(|side| side.graph.vocab).find(|v| *v != vocab) {
         return Err(Error::Usage(format!(
             "the model has a vocabulary of {vocab} tokens, the reference one of {other}"
         )));
     }
-    model.begin_window(start, tokens)?;
-    if let Some(reference) = &mut reference {
-        reference.begin_window(start, tokens)?;
-    }
-    let (mut all, mut compared) = (Vec::with_capacity(tokens.len()), Vec::new());
-    for piece in tokens.chunks(ROWS) {
-        let ours = model.logits_of(piece.len())?;
-        let theirs = reference.as_mut().map(|r| r.logits_of(piece.len())).transpose()?;
-        let mut theirs = theirs.iter().flat_map(|logits| logits.chunks_exact(vocab));
-        for (row, token) in ours.chunks_exact(vocab).zip(piece) {
-            let (ours, position) = (Distribution::of(row), all.len());
-            all.push(finite(ours.nll(*token), "the negative log-likelihood", position)?);
-            let Some(theirs) = theirs.next().map(Distribution::of) else { continue };
-            compared.push(Compared {
-                reference_nll: finite(
-                    theirs.nll(*token),
-                    "the reference's negative log-likelihood",
-                    position,
-                )?,
-                kl: finite(theirs.divergence(&ours), "the divergence", position)?,
-                top1: ours.likeliest() == theirs.likeliest(),
-            });
+    // Before the first window takes its time; the last of a window is never fed, and has a logit.
+    sides[0].graph.knows(text.tokens, "")?;
+    let mut scores = Scores::default();
+    for (index, tokens) in text.windows().enumerate() {
+        for side in &mut sides {
+            side.begin_window(text.start, tokens)?;
         }
-        on_tokens(piece.len());
+        for (first, piece) in tokens.chunks(ROWS).enumerate() {
+            let rows = sides.iter_mut().map(|side| side.logits_of(piece.len()));
+            let rows = rows.collect::<Result<Vec<_>>>()?;
+            for (i, token) in piece.iter().enumerate() {
+                let found = |value: f64, name: &str| finite(value, name, index, first * ROWS + i);
+                let mut rows = rows.iter().map(|r| Distribution::of(&r[i * vocab..][..vocab]));
+                let Some(ours) = rows.next() else { continue };
+                scores.nll.push(found(ours.nll(*token), "the negative log-likelihood")?);
+                let Some(theirs) = rows.next() else { continue };
+                let nll = found(theirs.nll(*token), "the reference's negative log-likelihood")?;
+                scores.reference_nll.push(nll);
+                scores.kl.push(found(theirs.divergence(&ours), "the divergence")?);
+                scores.top1.push(f64::from(u8::from(ours.likeliest() == theirs.likeliest())));
+            }
+            on_tokens(piece.len());
+        }
     }
-    Ok((all, compared))
+    Ok(scores)
 }
 
-fn finite(value: f64, what: &str, position: usize) -> Result<f64> {
+fn finite(value: f64, name: &str, window: usize, position: usize) -> Result<f64> {
     if value.is_finite() {
         return Ok(value);
     }
-    Err(Error::CheckFailed(format!("position {position} of a window: {what} is {value}")))
+    Err(Error::CheckFailed(format!("window {window}: position {position}: {name} is {value}")))
 }
 
 /// A row of logits as probabilities: pᵢ = exp(lᵢ − ln Σⱼ exp(lⱼ)), in f64.
@@ -271,51 +271,26 @@ pub struct Against {
     pub top1: f64,
 }
 
+impl Scores {
+    /// Means over all tokens.
+    pub fn quality(&self) -> Quality {
+        let pairs = self.nll.iter().zip(&self.reference_nll);
+        let more: Vec<f64> = pairs.map(|(ours, theirs)| ours - theirs).collect();
+        let against = (!more.is_empty()).then(|| Against {
+            nll: mean(&self.reference_nll),
+            more: mean(&more),
+            kl: mean(&self.kl),
+            top1: mean(&self.top1).mean,
+        });
+        Quality { nll: mean(&self.nll), against }
+    }
+}
+
 impl Quality {
     /// e to the mean negative log-likelihood: the number of equally likely tokens that the model is
     /// left to choose among.
     pub fn perplexity(&self) -> f64 {
         self.nll.mean.exp()
-    }
-}
-
-/// Scores a text and compares it with a reference, if there is one. `on_tokens` hears of scored
-/// tokens, a few at a time.
-///
-/// # Errors
-/// Errors of [`window`].
-pub fn measure(
-    model: &mut Decoder<'_>,
-    mut reference: Option<&mut Decoder<'_>>,
-    text: &Text<'_>,
-    on_tokens: &mut dyn FnMut(usize),
-) -> Result<Quality> {
-    // Before the first window takes its time.
-    model.graph.knows(text.tokens, "")?;
-    let (mut all, mut compared) = (Vec::with_capacity(text.tokens()), Vec::new());
-    for (index, tokens) in text.windows().enumerate() {
-        let scores = window(model, reference.as_deref_mut(), text.start, tokens, on_tokens);
-        let (nll, beside) = scores.map_err(|e| in_window(e, index))?;
-        all.extend(nll);
-        compared.extend(beside);
-    }
-    let of = |value: &dyn Fn(&Compared) -> f64| compared.iter().map(value).collect::<Vec<_>>();
-    let theirs = of(&|c| c.reference_nll);
-    let more: Vec<f64> = all.iter().zip(&theirs).map(|(ours, theirs)| ours - theirs).collect();
-    let against = reference.map(|_| Against {
-        nll: mean(&theirs),
-        more: mean(&more),
-        kl: mean(&of(&|c| c.kl)),
-        top1: mean(&of(&|c| f64::from(u8::from(c.top1)))).mean,
-    });
-    Ok(Quality { nll: mean(&all), against })
-}
-
-/// Adds the window to a failed check's message.
-fn in_window(error: Error, index: usize) -> Error {
-    match error {
-        Error::CheckFailed(what) => Error::CheckFailed(format!("window {index}: {what}")),
-        other => other,
     }
 }
 
@@ -340,72 +315,66 @@ mod tests {
     }
 
     /// p = (1/2, 1/4, 1/4) and q = (1/4, 1/4, 1/2), as logits of any level:
-    /// KL(p‖q) = 1/2 ln 2 + 0 − 1/4 ln 2.
+    /// KL(p‖q) = 1/2 ln 2 + 0 − 1/4 ln 2. It is no distance: of (1/2, 1/2) and (1/4, 3/4) each has
+    /// its own from the other. An impossible token counts where the other finds it possible.
     #[test]
-    fn a_known_pair_has_its_divergence() {
+    fn known_pairs_have_their_divergences() {
+        let ln = |n: f64| n.ln();
         let p = [2f32.ln() + 5.0, 5.0, 5.0];
         let q = [-80.0, -80.0, 2f32.ln() - 80.0];
-        let (p, q) = (Distribution::of(&p), Distribution::of(&q));
-        close(p.divergence(&q), 2f64.ln() / 4.0);
-        assert_eq!(p.divergence(&p), 0.0);
-        close(p.nll(0), 2f64.ln());
-        close(q.nll(0), 4f64.ln());
-        assert_eq!((p.likeliest(), q.likeliest()), (0, 2));
-        // It is no distance: p = (1/2, 1/2), q = (1/4, 3/4).
-        let (p, q) = ([0.0, 0.0], [0.0, 3f32.ln()]);
-        let (p, q) = (Distribution::of(&p), Distribution::of(&q));
-        close(p.divergence(&q), 0.5 * 2f64.ln() + 0.5 * (2.0 / 3f64).ln());
-        close(q.divergence(&p), 0.25 * 0.5f64.ln() + 0.75 * 1.5f64.ln());
-    }
-
-    #[test]
-    fn what_one_finds_impossible_counts_where_the_other_does_not() {
+        for (p, q, expected) in [
+            (&p[..], &q[..], ln(2.0) / 4.0),
+            (&p, &p, 0.0),
+            (&[0.0, 0.0], &[0.0, 3f32.ln()], 0.5 * ln(2.0) + 0.5 * ln(2.0 / 3.0)),
+            (&[0.0, 3f32.ln()], &[0.0, 0.0], 0.25 * ln(0.5) + 0.75 * ln(1.5)),
+            (&[0.0, f32::NEG_INFINITY], &[0.0, 0.0], ln(2.0)),
+        ] {
+            close(Distribution::of(p).divergence(&Distribution::of(q)), expected);
+        }
         let (all, some) = ([0.0, 0.0], [0.0, f32::NEG_INFINITY]);
-        let (all, some) = (Distribution::of(&all), Distribution::of(&some));
-        close(some.divergence(&all), 2f64.ln());
-        assert_eq!(all.divergence(&some), f64::INFINITY);
-        assert!(finite(all.divergence(&some), "the divergence", 3).is_err());
+        assert_eq!(Distribution::of(&all).divergence(&Distribution::of(&some)), f64::INFINITY);
+        let (p, q) = (Distribution::of(&p), Distribution::of(&q));
+        close(p.nll(0), ln(2.0));
+        close(q.nll(0), ln(4.0));
+        assert_eq!((p.likeliest(), q.likeliest()), (0, 2));
     }
 
     #[test]
-    fn logits_that_are_no_numbers_are_an_error() {
+    fn scores_that_are_no_numbers_are_an_error() {
+        let score = |row: &[f32], token| {
+            let nll = Distribution::of(row).nll(token);
+            let error = finite(nll, "the negative log-likelihood", 2, 7).unwrap_err();
+            assert_eq!(error.exit_code(), 1);
+            assert!(error.to_string().contains("window 2: position 7"), "{error}");
+        };
         for wrong in [f32::NAN, f32::INFINITY] {
             for at in 0..3 {
                 let mut row = [0.5, 1.0, -2.0];
                 row[at] = wrong;
-                for token in 0..3 {
-                    let nll = Distribution::of(&row).nll(token);
-                    let error = finite(nll, "the negative log-likelihood", 7).unwrap_err();
-                    assert_eq!(error.exit_code(), 1);
-                    assert!(error.to_string().contains("position 7"), "{error}");
-                }
+                (0..3).for_each(|token| score(&row, token));
             }
         }
+        score(&[0.0, f32::NEG_INFINITY], 1);
     }
 
     #[test]
     fn a_text_is_cut_into_whole_windows() {
         let tokens: Vec<u32> = (0..11).collect();
-        let cut = |window, limit| -> Vec<Vec<u32>> {
+        for (window, limit, lengths) in [
+            (4, None, &[4, 4][..]),
+            (11, None, &[11]),
+            (1, None, &[1; 11]),
+            (4, Some(100), &[4, 4]),
+            (4, Some(6), &[4, 2]),
+            (4, Some(3), &[3]),
+            // A window that begins but need not end.
+            (512, Some(11), &[11]),
+        ] {
             let text = Text::new(99, &tokens, window, limit).unwrap();
-            text.windows().map(<[u32]>::to_vec).collect()
-        };
-        let windows = |lengths: &[usize]| -> Vec<Vec<u32>> {
-            let mut from = 0;
-            let next = |length: &usize| {
-                from += length;
-                (from as u32 - *length as u32..from as u32).collect()
-            };
-            lengths.iter().map(next).collect()
-        };
-        assert_eq!(cut(4, None), windows(&[4, 4]));
-        assert_eq!(cut(11, None), windows(&[11]));
-        assert_eq!(cut(1, None).len(), 11);
-        assert_eq!(cut(4, Some(100)), windows(&[4, 4]));
-        assert_eq!(cut(4, Some(6)), windows(&[4, 2]));
-        assert_eq!(cut(4, Some(3)), windows(&[3]));
-        // A window that begins but need not end.
-        assert_eq!(cut(512, Some(11)), windows(&[11]));
+            assert_eq!(text.windows().map(<[u32]>::len).collect::<Vec<_>>(), lengths);
+            let windows: Vec<_> = text.windows().collect();
+            assert_eq!(windows.concat(), tokens[..text.tokens()], "{window} {limit:?}");
+        }
         for (window, limit) in
             [(12, None), (12, Some(12)), (512, Some(100)), (0, None), (4, Some(0))]
         {

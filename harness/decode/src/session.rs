@@ -1,9 +1,8 @@
 //! A model on a device: generation, verified and watched as far as it is asked for.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use super::decoder::{Decoder, GaveUp, Run};
+use super::decoder::{Decoder, GaveUp, Pace, Run, Seen, Tokens};
 use super::graph::DecodeGraph;
 use super::model::Model;
 use super::options::{DecodeOptions, Prompts, Script};
@@ -16,33 +15,6 @@ use lathe_device::plan::run::Runs;
 use lathe_record::AdapterSummary;
 use lathe_record::record::Verified;
 use lathe_record::steady::steady;
-
-/// Start of a generation.
-#[derive(Clone, Copy, Debug)]
-pub enum Prompt<'a> {
-    /// Text, through the file's tokenizer.
-    Text(&'a str),
-    /// Tokens.
-    Tokens(&'a [u32]),
-}
-
-impl<'a> From<&'a str> for Prompt<'a> {
-    fn from(text: &'a str) -> Self {
-        Prompt::Text(text)
-    }
-}
-
-impl<'a> From<&'a [u32]> for Prompt<'a> {
-    fn from(tokens: &'a [u32]) -> Self {
-        Prompt::Tokens(tokens)
-    }
-}
-
-impl<'a, const N: usize> From<&'a [u32; N]> for Prompt<'a> {
-    fn from(tokens: &'a [u32; N]) -> Self {
-        Prompt::Tokens(tokens)
-    }
-}
 
 /// A model on a device, or without one by the reference.
 #[derive(Debug)]
@@ -70,21 +42,26 @@ pub struct Looks {
     pub every_step: bool,
 }
 
-/// A decode that came to its end.
-#[derive(Clone, Debug)]
-pub struct Decoded {
-    /// The run.
-    pub run: Run,
-    /// The comparison with the reference, where one was asked for.
-    pub verified: Option<Verified>,
+/// Observer behind tokens that were handed out before, each look at a step verified first.
+struct Behind<'a> {
+    on: &'a mut dyn Observer,
+    /// Tokens that the other has heard of.
+    known: usize,
+    verifier: Option<Verifier<'a>>,
 }
 
-/// Tokens that a run handed out before it failed.
-#[derive(Default)]
-struct Known {
-    tokens: Vec<u32>,
-    /// Time to the first of them.
-    ttft: Duration,
+impl Observer for Behind<'_> {
+    fn token(&mut self, token: u32) {
+        match self.known.checked_sub(1) {
+            Some(left) => self.known = left,
+            None => self.on.token(token),
+        }
+    }
+
+    fn look(&mut self, seen: Seen<'_>) -> Result<()> {
+        self.verifier.as_mut().map_or(Ok(()), |verifier| verifier.compare(seen))?;
+        self.on.look(seen)
+    }
 }
 
 impl<'a> Session<'a> {
@@ -114,44 +91,29 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// The prompt is empty, has tokens that the model lacks, or does not fit the context together
-    /// with `n`; the file has no tokenizer for a text; or the device is lost.
-    pub fn generate<'p>(
+    /// with `n`; or the device is lost.
+    pub fn generate(
         &mut self,
-        prompt: impl Into<Prompt<'p>>,
+        prompt: &[u32],
         n: usize,
-        on_token: impl FnMut(u32),
+        mut on_token: impl FnMut(u32),
     ) -> Result<Run> {
-        struct Tokens<F>(F);
-        impl<F: FnMut(u32)> Observer for Tokens<F> {
-            fn token(&mut self, token: u32) {
-                self.0(token);
-            }
-        }
-        let prompt = match prompt.into() {
-            Prompt::Text(text) => self.model.encode(text)?,
-            Prompt::Tokens(tokens) => tokens.to_vec(),
-        };
         let script = Script {
-            prompt,
+            prompt: prompt.to_vec(),
             generate: n,
             steps_per_submit: self.options.steps_per_submit,
             stop_at: self.model.config.end_tokens.clone(),
             seed: self.options.seed,
             ..Script::default()
         };
-        Ok(self.take_over(&script, None, &mut Tokens(on_token))?.run)
+        self.take_over(&script, None, &mut Tokens(&mut on_token))
     }
 
     /// Verifies, warms a GPU up, runs a script and verifies its end; or runs it step by step.
     ///
     /// # Errors
     /// The script does not fit, an output is wrong, `on` fails, or the device is lost.
-    pub fn decode(
-        &mut self,
-        script: &Script,
-        looks: Looks,
-        on: &mut dyn Observer,
-    ) -> Result<Decoded> {
+    pub fn decode(&mut self, script: &Script, looks: Looks, on: &mut dyn Observer) -> Result<Run> {
         self.take_over(script, Some(looks), on)
     }
 
@@ -162,83 +124,69 @@ impl<'a> Session<'a> {
         script: &Script,
         looks: Option<Looks>,
         on: &mut dyn Observer,
-    ) -> Result<Decoded> {
-        let mut known = Known::default();
-        match self.attempt(script, looks, &mut known, on) {
-            Ok(decoded) => Ok(decoded),
-            Err(error) => {
-                let gave_up = self.without_runs(error, known.tokens.len())?;
-                let mut decoded = self.attempt(script, looks, &mut known, on)?;
-                decoded.run.runs_gave_up = Some(gave_up);
-                Ok(decoded)
-            }
-        }
+    ) -> Result<Run> {
+        let mut run = Run::default();
+        let error = match self.attempt(script, 0, looks, &mut run, on) {
+            Ok(verified) => return Ok(Run { verified, ..run }),
+            Err(error) => error,
+        };
+        let Run { generated: known, ttft, .. } = std::mem::take(&mut run);
+        let gave_up = self.without_runs(error, known.len())?;
+        let verified = self.attempt(&script.behind(&known), known.len(), looks, &mut run, on)?;
+        Ok(Run { runs_gave_up: Some(gave_up), verified, ..run.behind(&known, ttft) })
     }
 
-    /// Runs a script after the known tokens, and adds those that it hands out.
+    /// Runs a script whose first `known` tokens were handed out before.
     fn attempt(
         &mut self,
         script: &Script,
+        known: usize,
         looks: Option<Looks>,
-        known: &mut Known,
+        run: &mut Run,
         on: &mut dyn Observer,
-    ) -> Result<Decoded> {
-        let before = known.tokens.clone();
-        let own = script.behind(&before);
-        let adapter = match &self.executor {
+    ) -> Result<Option<Verified>> {
+        let Looks { verify, every_step } = looks.unwrap_or_default();
+        let gpu = match &self.executor {
             Executor::Gpu(executor) => Some(Arc::clone(&executor.gpu)),
             Executor::Cpu(_) => None,
         };
         let mut decoder = self.decoder();
-        let (mut count, mut begun) = (0, Instant::now());
-        let mut hand_out = |token: u32, begun: Instant, on: &mut dyn Observer| {
-            count += 1;
-            if count > before.len() {
-                if known.tokens.is_empty() {
-                    known.ttft = begun.elapsed();
-                }
-                known.tokens.push(token);
-                on.token(token);
-            }
-        };
-        let Looks { verify, every_step } = looks.unwrap_or_default();
-        let (run, verified) = if every_step {
+        if every_step {
             on.stage(Stage::Running);
-            let generated = own.generate.max(own.forced.len());
-            let chosen = own.prompt.len()..own.prompt.len() + generated;
-            let (run, verified) = step_by_step(&mut decoder, &own, verify, &mut |seen| {
-                on.look(seen)?;
-                if chosen.contains(&(seen.position + 1)) {
-                    hand_out(seen.choice, begun, on);
+            let mut script = script.clone();
+            let mut reference =
+                verify.map(|_| CpuExecutor::new(Arc::clone(&decoder.graph.recording)));
+            let verifier = match reference.as_mut().zip(verify) {
+                None => None,
+                Some((reference, n)) => {
+                    script.prompts = Prompts::TokenByToken;
+                    Some(Verifier::new(decoder.graph, reference, script.seed, n)?)
                 }
-                Ok(())
-            })?;
+            };
+            let mut behind = Behind { on, known, verifier };
+            decoder.play(&script, Pace::Steps, run, &mut behind)?;
+            let mut verified = behind.verifier.map(|verifier| verifier.verified());
+            if let Some(verified) = &mut verified {
+                verified.end_nmse = decoder.end_agrees(0)?;
+            }
             on.looked()?;
-            (run.behind(&before, known.ttft), verified)
-        } else {
-            if verify.is_some() {
-                on.stage(Stage::Verifying);
-            }
-            let mut checked = Checked::begin(&mut decoder, script.clone(), verify)?;
-            let adapter = adapter.as_ref().map(|gpu| &gpu.adapter).filter(|a| !a.software);
-            if let Some(adapter) = adapter.filter(|_| looks.is_some()) {
-                on.stage(Stage::WarmingUp);
-                if !settle(adapter, &mut decoder, script)? {
-                    tracing::warn!("step times had not settled when the measured run began");
-                }
-            }
-            on.stage(Stage::Running);
-            begun = Instant::now();
-            let run = decoder.run(&own, &mut |token| hand_out(token, begun, on))?;
-            let run = run.behind(&before, known.ttft);
-            checked.check(&run.generated)?;
-            if verify.is_some() {
-                on.stage(Stage::VerifyingEnd);
-            }
-            checked.check_end(&mut decoder, own.prompt.len())?;
-            (run, checked.verified())
-        };
-        Ok(Decoded { run, verified })
+            return Ok(verified);
+        }
+        if verify.is_some() {
+            on.stage(Stage::Verifying);
+        }
+        let mut checked = Checked::begin(&mut decoder, script.clone(), verify)?;
+        if let Some(gpu) = gpu.filter(|_| looks.is_some()) {
+            on.stage(Stage::WarmingUp);
+            settle(&gpu.adapter, &mut decoder, script)?;
+        }
+        on.stage(Stage::Running);
+        checked.play(&mut decoder, Pace::Timed, run, &mut Behind { on, known, verifier: None })?;
+        if verify.is_some() {
+            on.stage(Stage::VerifyingEnd);
+        }
+        checked.check_end(&mut decoder)?;
+        Ok(checked.verified())
     }
 
     /// Goes on with a dispatch per stage and a warning if `error` is a grid barrier's time-out and
@@ -282,37 +230,23 @@ impl<'a> Session<'a> {
 
 /// Repeats the first steps of a script until their times no longer move: a GPU that has idled while
 /// weights were read runs its first seconds at a fraction of its clocks. Returns whether they
-/// settled.
+/// settled; on a software adapter, which is no subject for speed, at once.
 pub(super) fn settle(
     adapter: &AdapterSummary,
     decoder: &mut Decoder<'_>,
     script: &Script,
 ) -> Result<bool> {
+    if adapter.software {
+        return Ok(true);
+    }
     let generate = script.generate.clamp(2, 33);
     let short = Script { generate, stop_at: Vec::new(), ..script.clone() };
     let fits = short.positions() <= decoder.graph.context;
     let short = if fits { &short } else { script };
-    steady::<Error>(adapter, &mut || Ok(decoder.run(short, &mut |_| {})?.step_seconds()))
-}
-
-/// Runs step by step, the first `verify` positions compared with the reference and the prompt in
-/// chunks compared with decode steps. `look` sees each step that agrees: those of the prompt too
-/// where it runs token by token, as the script says and verifying asks.
-fn step_by_step(
-    decoder: &mut Decoder<'_>,
-    script: &Script,
-    verify: Option<usize>,
-    look: &mut dyn FnMut(super::Seen<'_>) -> Result<()>,
-) -> Result<(Run, Option<Verified>)> {
-    let Some(n) = verify else { return Ok((decoder.observe(script, look)?, None)) };
-    let script = Script { prompts: Prompts::TokenByToken, ..script.clone() };
-    let mut reference = CpuExecutor::new(Arc::clone(&decoder.graph.recording));
-    let mut verifier = Verifier::new(decoder.graph, &mut reference, script.seed, n)?;
-    let run = decoder.observe(&script, &mut |seen| {
-        verifier.compare(seen)?;
-        look(seen)
-    })?;
-    let mut verified = verifier.verified();
-    verified.worst_nmse = verified.worst_nmse.max(decoder.chunks_agree(&script)?);
-    Ok((run, Some(verified)))
+    let mut time = || Ok(decoder.run(short, &mut |_| {})?.step_seconds());
+    let settled = steady::<Error>(adapter, &mut time)?;
+    if !settled {
+        tracing::warn!("step times had not settled when the measured runs began");
+    }
+    Ok(settled)
 }

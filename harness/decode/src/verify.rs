@@ -6,7 +6,8 @@ use std::sync::Arc;
 use lathe_kernels::{FloatFormat, KvFormat, StateWord};
 use lathe_reference::nmse;
 
-use super::decoder::{Decoder, Run, Seen, prompt_parts};
+use super::Observer;
+use super::decoder::{Decoder, Pace, Run, Seen, prompt_parts, runs_in_chunks};
 use super::graph::DecodeGraph;
 use super::options::{Prompts, Script};
 use super::sampling::sample_token;
@@ -41,10 +42,6 @@ pub fn logits_limit(graph: &DecodeGraph) -> f64 {
 /// q8_0 the measured error and no more.
 fn tie_margin(limit: f64) -> f32 {
     limit.min(2e-4).sqrt() as f32
-}
-
-fn largest_magnitude(logits: &[f32]) -> f32 {
-    logits.iter().fold(0f32, |most, v| most.max(v.abs()))
 }
 
 /// NMSE of logits; an error with `fault`'s words where it exceeds the limit or is no number.
@@ -91,19 +88,25 @@ impl<'a> Verifier<'a> {
         Ok(Self { reference, limit, worst: 0.0, compared: 0, steps })
     }
 
-    /// Compares one step.
+    /// Compares one step. Another path to logits that were compared before is compared with the
+    /// same ones.
     ///
     /// # Errors
     /// Logits or the choice differ; the error names the position and both choices.
     pub fn compare(&mut self, seen: Seen<'_>) -> Result<()> {
-        if self.compared >= self.steps {
-            return Ok(());
+        let done = self.reference.state(StateWord::Position)? as usize;
+        let Some(ahead) = (seen.position + 1).checked_sub(done) else { return Ok(()) };
+        let new = &seen.tokens[seen.tokens.len().saturating_sub(ahead)..];
+        if !new.is_empty() {
+            if self.compared >= self.steps {
+                return Ok(());
+            }
+            // Token by token, whatever the other does: another way to the same logits.
+            self.reference.feed(new, Prompts::TokenByToken)?;
+            self.compared += 1;
         }
-        // Token by token, whatever the other does: another way to the same logits.
-        self.reference.feed(seen.tokens, Prompts::TokenByToken)?;
         let logits = self.reference.logits()?;
         let choice = self.reference.state(StateWord::Choice)?;
-        self.compared += 1;
         let error = compared(&logits, seen.logits, self.limit, |nmse| {
             format!(
                 "position {}: logits differ from the CPU reference, {nmse} (choices {} and \
@@ -112,28 +115,13 @@ impl<'a> Verifier<'a> {
             )
         })?;
         self.worst = self.worst.max(error);
-        let graph = self.reference.graph;
-        let expected = match &graph.sampling {
-            // A draw is exact: from the device's own logits the reference draws the same token.
-            Some(sampling) => {
-                let tokens = self.reference.executor.read_words(graph.tokens)?;
-                let seed = self.reference.state(StateWord::Seed)?;
-                let drawn = sample_token(sampling, seen.logits, &tokens, seen.position, seed);
-                (drawn != seen.choice).then(|| format!("draws {drawn} from the same logits"))
-            }
-            // Rounding may swap near ties; the run then follows the device.
-            None => {
-                let [a, b] = [choice, seen.choice].map(|token| logits[token as usize]);
-                let margin = largest_magnitude(&logits) * tie_margin(self.limit);
-                ((a - b).abs() > margin).then(|| format!("chooses {choice}"))
-            }
-        };
-        match expected {
+        // A draw is exact: from the device's own logits the reference draws the same token. Rounding
+        // may swap near ties; the run then follows the device.
+        let judged = if self.reference.graph.sampling.is_some() { seen.logits } else { &logits };
+        let margin = tie_margin(self.limit);
+        match self.reference.mischoice(judged, seen.position, seen.choice, margin)? {
             None => Ok(()),
-            Some(expected) => Err(Error::CheckFailed(format!(
-                "position {}: the device chose {} where the CPU reference {expected}",
-                seen.position, seen.choice
-            ))),
+            Some(fault) => Err(Error::CheckFailed(format!("position {}: {fault}", seen.position))),
         }
     }
 
@@ -145,28 +133,31 @@ impl<'a> Verifier<'a> {
 }
 
 impl Decoder<'_> {
-    /// Runs a script's prompt in chunks and token by token, and returns the NMSE between the logits
-    /// of its last token; 0 where the graph has no chunks or the prompt is a single token.
-    ///
-    /// # Errors
-    /// The NMSE exceeds the limit, the prompt does not fit, or the device is lost.
-    pub fn chunks_agree(&mut self, script: &Script) -> Result<f64> {
-        let Script { prompt, seed, .. } = script;
-        if !prompt_parts(self.graph, Prompts::Chunks, prompt.len()).contains(&Part::Tail) {
-            return Ok(0.0);
+    /// Fault of a choice after `position`, if it has one: not the draw of the CPU reference from
+    /// the same logits, or a logit further below the largest than a share of the largest magnitude.
+    fn mischoice(
+        &mut self,
+        logits: &[f32],
+        position: usize,
+        choice: u32,
+        margin: f32,
+    ) -> Result<Option<String>> {
+        if let Some(sampling) = &self.graph.sampling {
+            let tokens = self.executor.read_words(self.graph.tokens)?;
+            let seed = self.state(StateWord::Seed)?;
+            let drawn = sample_token(sampling, logits, &tokens, position, seed);
+            return Ok((drawn != choice).then(|| {
+                format!(
+                    "the device drew {choice}, the CPU reference draws {drawn} from the same logits"
+                )
+            }));
         }
-        let mut last = |prompts| -> Result<Vec<f32>> {
-            self.reset(*seed)?;
-            self.feed(prompt, prompts)?;
-            self.logits()
-        };
-        let (chunks, tokens) = (last(Prompts::Chunks)?, last(Prompts::TokenByToken)?);
-        compared(&tokens, &chunks, logits_limit(self.graph), |nmse| {
-            let n = prompt.len();
-            format!(
-                "a prompt of {n} tokens: logits in chunks differ from those token by token, {nmse}"
-            )
-        })
+        let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let below = largest - logits.get(choice as usize).copied().unwrap_or(f32::NAN);
+        let most = logits.iter().fold(0f32, |most, v| most.max(v.abs())) * margin;
+        Ok((below.is_nan() || below > most).then(|| {
+            format!("the device chose {choice}, whose logit is {below} below the largest")
+        }))
     }
 
     /// Compares the end of a sequence of decode steps with another path: its tokens run as a prompt
@@ -174,10 +165,7 @@ impl Decoder<'_> {
     /// choice of these logits. A fault of any step lies in the caches that the last one read.
     /// Returns the NMSE; none where no step followed the `given` tokens, or the graph has no
     /// chunks. Afterwards the sequence is as the prompt left it.
-    ///
-    /// # Errors
-    /// The NMSE exceeds the limit, another token was chosen, or the device is lost.
-    pub fn end_agrees(&mut self, given: usize) -> Result<Option<f64>> {
+    pub(super) fn end_agrees(&mut self, given: usize) -> Result<Option<f64>> {
         let limit = logits_limit(self.graph);
         let state = self.executor.read_words(self.graph.state)?;
         let [position, choice, seed] = [StateWord::Position, StateWord::Choice, StateWord::Seed]
@@ -193,27 +181,12 @@ impl Decoder<'_> {
             let hint = "`lathe decode --verify` looks at every step";
             format!("at the end of the run, position {last}: {what}; {hint}")
         };
-        let wrong = match &self.graph.sampling {
-            Some(sampling) => {
-                let drawn = sample_token(sampling, &logits, &tokens, processed - 1, seed);
-                (drawn != choice).then(|| {
-                    format!("the device drew {choice}, the CPU reference draws {drawn} from the same logits")
-                })
-            }
-            None => {
-                let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                let below = largest - logits.get(choice as usize).copied().unwrap_or(f32::NAN);
-                // Both are of one step of one device, whatever the cache is stored in.
-                let most = largest_magnitude(&logits) * limit.min(1e-5).sqrt() as f32;
-                (below.is_nan() || below > most).then(|| {
-                    format!("the device chose {choice}, whose logit is {below} below the largest")
-                })
-            }
-        };
-        if let Some(wrong) = wrong {
+        // Both are of one step of one device, whatever the cache is stored in.
+        let margin = limit.min(1e-5).sqrt() as f32;
+        if let Some(wrong) = self.mischoice(&logits, processed - 1, choice, margin)? {
             return Err(Error::CheckFailed(fault(wrong)));
         }
-        if !prompt_parts(self.graph, Prompts::Chunks, processed).contains(&Part::Tail) {
+        if !runs_in_chunks(self.graph, Prompts::Chunks, processed) {
             return Ok(None);
         }
         self.reset(seed)?;
@@ -270,107 +243,142 @@ impl Decoder<'_> {
 }
 
 /// A script and its verification: its beginning before it is timed, its tokens in every run, its
-/// end. Nothing is compared if verification is off.
+/// end. With verification off, runs are compared with each other alone.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// The script.
     pub script: Script,
-    beginning: Option<Beginning>,
-}
-
-#[derive(Clone, Debug)]
-struct Beginning {
-    verified: Verified,
-    /// Tokens it chose.
+    verified: Option<Verified>,
+    /// Tokens that a run must choose: those of the verified steps, then all of the first run.
     tokens: Vec<u32>,
-    /// In the place of each the tokens whose logits are as large, but for the accepted error.
-    ties: Vec<Vec<u32>>,
+    /// Number of tokens of the verified steps.
+    stepped: usize,
+    /// Bits of the last logits, which every run must repeat; none before the first.
+    logits: Option<Vec<u32>>,
 }
 
 impl Checked {
-    /// Runs the first `verify` positions of a script step by step and compares them with the CPU
-    /// reference, and its prompt in chunks with decode steps.
+    /// Compares the first `verify` positions of a script with the CPU reference: the prompt token
+    /// by token, then the prompt and the choices after it as runs have them. A prompt in chunks
+    /// that is longer is compared with decode steps.
     ///
     /// # Errors
     /// No positions, which would verify nothing; logits differ by more than [`logits_limit`], or
     /// the device is lost.
     pub fn begin(decoder: &mut Decoder<'_>, script: Script, verify: Option<usize>) -> Result<Self> {
-        let Some(positions) = verify else { return Ok(Self { script, beginning: None }) };
+        let checked = Self { script, verified: None, tokens: Vec::new(), stepped: 0, logits: None };
+        let (script, Some(positions)) = (&checked.script, verify) else { return Ok(checked) };
         if positions == 0 {
             return Err(Error::Usage("0 positions verify nothing".into()));
         }
-        let positions = positions.min(script.positions());
-        let given = script.prompt.len().min(positions);
-        let first = Script {
-            prompt: script.prompt[..given].to_vec(),
-            generate: if given < script.prompt.len() { 0 } else { positions + 1 - given },
-            prompts: Prompts::TokenByToken,
-            forced: Vec::new(),
-            ..script.clone()
-        };
+        let (positions, len) = (positions.min(script.positions()), script.prompt.len());
+        let in_chunks = runs_in_chunks(decoder.graph, script.prompts, len);
         let mut reference = CpuExecutor::new(Arc::clone(&decoder.graph.recording));
         let mut verifier = Verifier::new(decoder.graph, &mut reference, script.seed, positions)?;
-        let margin = tie_margin(verifier.limit);
-        let mut ties = Vec::new();
-        let run = decoder.observe(&first, &mut |seen| {
-            verifier.compare(seen)?;
-            if seen.position + 1 >= script.prompt.len() {
-                let below = largest_magnitude(seen.logits) * margin;
-                let least = seen.logits[seen.choice as usize] - below;
-                let near = (0..).zip(seen.logits).filter(|(_, v)| **v >= least);
-                ties.push(near.map(|(token, _)| token).collect());
-            }
-            Ok(())
-        })?;
+        let mut tokens = Vec::new();
+        if in_chunks || positions < len {
+            let prompt = script.prompt[..len.min(positions)].to_vec();
+            let prompts = Prompts::TokenByToken;
+            let steps = Script { prompt, prompts, seed: script.seed, ..Script::default() };
+            decoder.observe(&steps, &mut |seen| verifier.compare(seen))?;
+        }
+        if positions >= len {
+            let generate = positions + 1 - len;
+            let forced = script.forced[..script.forced.len().min(generate - 1)].to_vec();
+            let steps = Script { generate, forced, ..script.clone() };
+            tokens = decoder.observe(&steps, &mut |seen| verifier.compare(seen))?.generated;
+        }
         let mut verified = verifier.verified();
-        verified.worst_nmse = verified.worst_nmse.max(decoder.chunks_agree(&script)?);
-        let beginning = Some(Beginning { verified, tokens: run.generated, ties });
-        Ok(Self { script, beginning })
+        if in_chunks && positions < len {
+            decoder.reset(script.seed)?;
+            decoder.feed(&script.prompt, Prompts::TokenByToken)?;
+            let prompt = decoder.end_agrees(0)?.unwrap_or(0.0);
+            verified.worst_nmse = verified.worst_nmse.max(prompt);
+        }
+        Ok(Self { verified: Some(verified), stepped: tokens.len(), tokens, ..checked })
     }
 
-    /// Runs the script and compares its choices.
+    /// Runs the script, with GPU times, and compares what it chose.
     ///
     /// # Errors
     /// Errors of [`Decoder::run`] and of [`Self::check`].
-    pub fn run(&self, decoder: &mut Decoder<'_>) -> Result<Run> {
-        let run = decoder.run(&self.script, &mut |_| {})?;
-        self.check(&run.generated)?;
+    pub fn run(&mut self, decoder: &mut Decoder<'_>) -> Result<Run> {
+        let mut run = Run::default();
+        self.play(decoder, Pace::Timed, &mut run, &mut ())?;
         Ok(run)
     }
 
-    /// Compares the choices of a timed run. After a near-tie the two may legitimately diverge, so
-    /// the comparison stops there.
-    ///
-    /// # Errors
-    /// The timed run chose different tokens.
-    pub fn check(&self, chosen: &[u32]) -> Result<()> {
-        let Some(Beginning { tokens, ties, .. }) = &self.beginning else { return Ok(()) };
-        let differ = |(_, (own, other)): &(usize, (&u32, &u32))| own != other;
-        match tokens.iter().zip(chosen).enumerate().find(differ) {
-            Some((i, (own, other))) if !ties[i].contains(other) => {
-                Err(Error::CheckFailed(format!(
-                    "generated token {i}: {own} was verified step by step, the timed run chose {other}"
-                )))
-            }
-            _ => Ok(()),
+    /// Runs the script. Its tokens must be those that the device holds at its end, and what it
+    /// chose and its last logits must be those of the first run.
+    pub(super) fn play(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        pace: Pace,
+        run: &mut Run,
+        on: &mut dyn Observer,
+    ) -> Result<()> {
+        decoder.play(&self.script, pace, run, on)?;
+        let Script { prompt, forced, .. } = &self.script;
+        let chosen = run.generated.get(forced.len()..).unwrap_or_default();
+        let sequence = [&prompt[..], forced, chosen].concat();
+        let held = decoder.executor.read_words(decoder.graph.tokens)?;
+        if let Some(i) = sequence.iter().zip(&held).position(|(own, held)| own != held) {
+            let by = if i < prompt.len() { "was given" } else { "was read while it ran" };
+            let fault = format!("token {i}: {} {by}, the device holds {}", sequence[i], held[i]);
+            return Err(Error::CheckFailed(fault));
         }
+        self.check(&run.generated)?;
+        let logits: Vec<u32> = decoder.logits()?.into_iter().map(f32::to_bits).collect();
+        if *self.logits.get_or_insert_with(|| logits.clone()) != logits {
+            return Err(Error::CheckFailed(
+                "the last logits are not those of the first run: the reset left something, or an \
+                 operation does not always give the same"
+                    .into(),
+            ));
+        }
+        Ok(())
     }
 
-    /// Compares the end of a run after `given` tokens, and keeps the larger error of several: see
-    /// [`Decoder::end_agrees`].
+    /// Returns true once the script has run to its end.
+    pub(super) fn has_run(&self) -> bool {
+        self.logits.is_some()
+    }
+
+    /// Compares the choices of a run with the verified steps and with the first run. All are of the
+    /// same kernels on the same device, which always round alike: a near-tie excuses nothing.
     ///
     /// # Errors
-    /// Errors of [`Decoder::end_agrees`].
-    pub fn check_end(&mut self, decoder: &mut Decoder<'_>, given: usize) -> Result<()> {
-        let Some(Beginning { verified, .. }) = &mut self.beginning else { return Ok(()) };
-        let end = decoder.end_agrees(given)?;
+    /// The run chose different tokens.
+    pub fn check(&mut self, chosen: &[u32]) -> Result<()> {
+        // Tokens that were fed are nobody's choice.
+        let choices = self.tokens.iter().zip(chosen).enumerate().skip(self.script.forced.len());
+        if let Some((i, (own, other))) = choices.into_iter().find(|(_, (own, other))| own != other)
+        {
+            let by = match i < self.stepped {
+                true => "was verified step by step",
+                false => "was chosen by the first run",
+            };
+            let fault = format!("generated token {i}: {own} {by}, a timed run chose {other}");
+            return Err(Error::CheckFailed(fault));
+        }
+        if self.tokens.len() < chosen.len() {
+            self.tokens = chosen.to_vec();
+        }
+        Ok(())
+    }
+
+    /// Compares the end of a run, and keeps the larger error of several: see
+    /// [`Decoder::end_agrees`].
+    pub(super) fn check_end(&mut self, decoder: &mut Decoder<'_>) -> Result<()> {
+        let Some(verified) = &mut self.verified else { return Ok(()) };
+        let end = decoder.end_agrees(self.script.prompt.len())?;
         verified.end_nmse = verified.end_nmse.into_iter().chain(end).reduce(f64::max);
         Ok(())
     }
 
     /// The comparisons so far, where any was asked for.
     pub fn verified(&self) -> Option<Verified> {
-        self.beginning.as_ref().map(|beginning| beginning.verified)
+        self.verified
     }
 }
 

@@ -76,33 +76,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     partial.finish(&target)
 }
 
-/// Writes a folder of files, or puts it in the place of one. `files` are names and contents.
-///
-/// # Errors
-/// What the system says. An old folder is then still there.
-pub fn replace_folder(path: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
-    // What a link names is replaced, and the link stays.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let path = target.as_path();
-    let (partial, old) = (beside(path, "partial")?, beside(path, "old")?);
-    fs::create_dir(&partial)?;
-    let put = || -> io::Result<()> {
-        for (name, bytes) in files {
-            write_new(&partial.join(name), bytes)?;
-        }
-        if !path.exists() {
-            return fs::rename(&partial, path);
-        }
-        fs::rename(path, &old)?;
-        fs::rename(&partial, path).inspect_err(|_| drop(fs::rename(&old, path)))?;
-        // The new folder is there: what stays of the old one is no failure.
-        let _ = fs::remove_dir_all(&old);
-        Ok(())
-    };
-    // The first error is the one to report.
-    put().inspect_err(|_| drop(fs::remove_dir_all(&partial)))
-}
-
 /// A temporary name of this process in the folder of a file.
 fn beside(path: &Path, what: &str) -> io::Result<PathBuf> {
     let mut hidden = std::ffi::OsString::from(".");
@@ -233,27 +206,6 @@ mod tests {
                     || cfg!(not(target_os = "linux"))
             );
         }
-    }
-
-    #[test]
-    fn a_folder_is_replaced_whole_or_not_at_all() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("records");
-        let file = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
-        replace_folder(&path, &[file("a", "1"), file("b", "2")]).expect("a folder");
-        replace_folder(&path, &[file("b", "3")]).expect("a folder");
-        let names = |path: &Path| {
-            let all = std::fs::read_dir(path).expect("a folder");
-            all.map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>()
-        };
-        assert_eq!(names(&path), ["b"]);
-        // The second file has the first one's name.
-        assert!(replace_folder(&path, &[file("c", "4"), file("c", "5")]).is_err());
-        assert_eq!(
-            (names(&path), names(folder.path())),
-            (vec!["b".into()], vec!["records".into()])
-        );
-        assert_eq!(read_text(&path.join("b"), 9).expect("a file"), "3");
     }
 
     #[test]

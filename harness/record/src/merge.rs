@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::row::Run;
+use super::row::{Row, Run};
 
 /// Choice between two contradicting inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +53,28 @@ pub struct Merged<T> {
 /// once; its files may have different cases of it, and contradict each other where one case has two
 /// results. Another run of the same name gets a number behind it.
 pub fn merge(inputs: Vec<(PathBuf, Run)>, prefer: Option<Prefer>) -> Merged<Vec<Run>> {
-    let mut result = Merged::default();
-    let mut all: Vec<(PathBuf, Run)> = Vec::new();
-    for (from, mut run) in inputs {
-        if let Some((known_from, known)) = all.iter_mut().find(|(_, known)| is_same(known, &run)) {
-            let names = format!("{} and {}", known_from.display(), from.display());
-            let told = format!("{names} are one run of {}", run.environment.date);
-            match differing(known, &run) {
+    let mut result = Merged::<Vec<Run>>::default();
+    let mut files: Vec<PathBuf> = Vec::new();
+    for (file, mut run) in inputs {
+        let known = result.merged.iter_mut().position(|known| start(known) == start(&run));
+        if let Some(at) = known {
+            let known = &mut result.merged[at];
+            let date = &run.environment.date;
+            let told =
+                format!("{} and {} are one run of {date}", files[at].display(), file.display());
+            let mut differ = None;
+            for row in std::mem::take(&mut run.rows) {
+                let row = Row { id: known.id.clone(), ..row };
+                match known.rows.iter().find(|other| other.key() == row.key()) {
+                    // The canary of a part may have moved less.
+                    Some(other) if (Row { drift: other.drift, ..row.clone() }) != *other => {
+                        differ.get_or_insert(row.key());
+                    }
+                    Some(_) => {}
+                    None => known.rows.push(row),
+                }
+            }
+            match differ {
                 Some(case) if prefer != Some(Prefer::First) => {
                     result.contradictions.push(format!("{told} and differ in {case}"));
                 }
@@ -68,47 +83,22 @@ pub fn merge(inputs: Vec<(PathBuf, Run)>, prefer: Option<Prefer>) -> Merged<Vec<
                 }
                 None => result.notes.push(format!("{told}: each case counts once")),
             }
-            let id = known.id.clone();
-            for mut row in run.rows {
-                if !known.rows.iter().any(|other| other.key() == row.key()) {
-                    row.id.clone_from(&id);
-                    known.rows.push(row);
-                }
-            }
             continue;
         }
-        let name = run.id.clone();
-        for number in 2.. {
-            if !all.iter().any(|(_, known)| known.id == run.id) {
-                break;
-            }
-            run.id = format!("{name}-{number}");
-        }
+        let names = (2..).map(|number| format!("{}-{number}", run.id));
+        let is_free = |name: &String| result.merged.iter().all(|known| known.id != *name);
+        run.id = [run.id.clone()].into_iter().chain(names).find(is_free).unwrap_or_default();
         run.rows.iter_mut().for_each(|row| row.id.clone_from(&run.id));
-        all.push((from, run));
+        files.push(file);
+        result.merged.push(run);
     }
-    all.sort_by(|(_, a), (_, b)| a.environment.date.cmp(&b.environment.date));
-    result.merged = all.into_iter().map(|(_, run)| run).collect();
+    result.merged.sort_by(|a, b| a.environment.date.cmp(&b.environment.date));
     result
 }
 
-/// Returns true if one process wrote both runs: they share start, seed and bandwidth.
-fn is_same(a: &Run, b: &Run) -> bool {
-    let begun = |run: &Run| {
-        run.rows.first().map(|row| {
-            let row = row.clone();
-            (row.environment, row.date, row.commit, row.command, row.seed, row.copy_gb_s)
-        })
-    };
-    begun(a) == begun(b)
-}
-
-/// A case that two files of one run have with different results.
-fn differing(known: &Run, run: &Run) -> Option<String> {
-    let of =
-        |row: &super::row::Row| super::row::Row { id: String::new(), drift: None, ..row.clone() };
-    let differs = |row: &&super::row::Row| {
-        known.rows.iter().any(|other| other.key() == row.key() && of(other) != of(row))
-    };
-    run.rows.iter().find(differs).map(super::row::Row::key)
+/// Facts that two files share only if one process wrote both.
+fn start(run: &Run) -> Option<impl PartialEq + '_> {
+    let row = run.rows.first()?;
+    let Row { environment, date, commit, command, seed, copy_gb_s, .. } = row;
+    Some((environment, date, commit, command, seed, copy_gb_s))
 }

@@ -397,14 +397,43 @@ mod tests {
         (0..blocks).map(|_| block()).collect()
     }
 
+    /// Number of blocks of a simulated run.
+    #[derive(Clone, Copy, Debug)]
+    enum Blocks {
+        /// So many.
+        All(usize),
+        /// At most so many: `lathe ab` asks every ten blocks from 30 on if they are enough.
+        UpTo(usize),
+    }
+
+    fn simulated(run: u64, blocks: Blocks, ratio: f64, noise: &Noise, of: &Options) -> Comparison {
+        let (most, asks) = match blocks {
+            Blocks::All(n) => (n, false),
+            Blocks::UpTo(n) => (n, true),
+        };
+        let all = simulate(run, most, ratio, noise);
+        let stop = (30..=most).step_by(10).find(|n| asks && enough(&all[..*n], of, 0.003));
+        compare(&all[..stop.unwrap_or(most)], of)
+    }
+
     /// Shares of FASTER, SLOWER and SAME.
-    fn shares(blocks: usize, ratio: f64, noise: &Noise, options: &Options) -> [f64; 3] {
-        let verdicts: Vec<Verdict> = (0..RUNS)
-            .into_par_iter()
-            .map(|run| compare(&simulate(run, blocks, ratio, noise), options).verdict)
-            .collect();
-        [Verdict::Faster, Verdict::Slower, Verdict::Same]
-            .map(|wanted| verdicts.iter().filter(|v| **v == wanted).count() as f64 / RUNS as f64)
+    fn shares(name: &str, blocks: Blocks, ratio: f64, noise: &Noise, of: &Options) -> [f64; 3] {
+        let runs = (0..RUNS).into_par_iter();
+        let found: Vec<Comparison> =
+            runs.map(|run| simulated(run, blocks, ratio, noise, of)).collect();
+        let share = |wanted| found.iter().filter(|f| f.verdict == wanted).count() as f64;
+        let shares = [Verdict::Faster, Verdict::Slower, Verdict::Same]
+            .map(|verdict| share(verdict) / RUNS as f64);
+        eprintln!(
+            "{ratio:.4}, {name}, {blocks:?}, on average {}, indifference {}: {:.1} % FASTER, {:.1} % \
+             SLOWER, {:.1} % SAME",
+            found.iter().map(|f| f.blocks).sum::<usize>() / found.len(),
+            of.indifference,
+            100.0 * shares[0],
+            100.0 * shares[1],
+            100.0 * shares[2]
+        );
+        shares
     }
 
     fn disturbances() -> Vec<(&'static str, Noise)> {
@@ -446,19 +475,15 @@ mod tests {
     #[test]
     fn identical_sides_are_rarely_told_apart() {
         // With no indifference at all only the intervals and the controls stand in the way.
-        for indifference in [0.01, 0.0] {
-            let options = Options { indifference, ..Options::default() };
-            for (name, noise) in disturbances() {
-                for blocks in [8, 12, 40] {
-                    let [faster, slower, same] = shares(blocks, 1.0, &noise, &options);
-                    eprintln!(
-                        "identical, {name}, {blocks} blocks, indifference {indifference}: \
-                         {:.1} % FASTER or SLOWER, {:.1} % SAME",
-                        100.0 * (faster + slower),
-                        100.0 * same
-                    );
-                    assert!(faster + slower <= 0.01, "{name}, {blocks} blocks");
-                }
+        let (asked, none) = (0.01, 0.0);
+        let runs = [8, 12, 40].map(Blocks::All);
+        let runs = runs.into_iter().flat_map(|blocks| [(blocks, asked), (blocks, none)]);
+        let runs: Vec<_> = runs.chain([(Blocks::UpTo(BLOCKS), asked)]).collect();
+        for (name, noise) in disturbances() {
+            for (blocks, indifference) in &runs {
+                let options = Options { indifference: *indifference, ..Options::default() };
+                let [faster, slower, _] = shares(name, *blocks, 1.0, &noise, &options);
+                assert!(faster + slower <= 0.01, "{name}, {blocks:?}, {indifference}");
             }
         }
     }
@@ -466,69 +491,32 @@ mod tests {
     #[test]
     fn a_difference_of_3_percent_is_found() {
         let white = Noise { white: 0.01, ..Noise::default() };
-        let noises = [
-            ("white 1 %", white),
-            ("with drift and tails", Noise { linear: 0.2, tails: 0.05, ..white }),
-            ("square 3 %, period 4", Noise { white: 0.003, square: 0.03, period: 4.0, ..white }),
-        ];
-        for (name, noise) in noises {
-            let [_, slower, _] = shares(40, 1.03, &noise, &Options::default());
-            let [faster, ..] = shares(40, 1.0 / 1.03, &noise, &Options::default());
-            eprintln!(
-                "3 % apart, {name}, 40 blocks: found {:.1} % SLOWER, {:.1} % FASTER",
-                100.0 * slower,
-                100.0 * faster
-            );
+        let square = Noise { white: 0.003, square: 0.03, period: 4.0, ..white };
+        for (name, noise, blocks) in [
+            ("white 1 %", white, Blocks::All(40)),
+            ("drift, tails", Noise { linear: 0.2, tails: 0.05, ..white }, Blocks::All(40)),
+            ("square 3 %, period 4", square, Blocks::All(40)),
+            // A narrow interval once ended runs whose controls were still wide: half was missed.
+            ("two clocks", Noise { white: 0.003, bursts: 0.1, ..white }, Blocks::UpTo(BLOCKS)),
+        ] {
+            let [_, slower, _] = shares(name, blocks, 1.03, &noise, &Options::default());
+            let [faster, ..] = shares(name, blocks, 1.0 / 1.03, &noise, &Options::default());
             assert!(slower >= 0.95 && faster >= 0.95, "{name}: {slower} {faster}");
         }
     }
 
     #[test]
     fn quiet_identical_sides_are_the_same_and_noisy_ones_are_not() {
-        let quiet = Noise { white: 0.005, ..Noise::default() };
-        let [.., same] = shares(40, 1.0, &quiet, &Options::default());
-        let loud = Noise { white: 0.2, ..Noise::default() };
-        let [.., blind] = shares(40, 1.0, &loud, &Options::default());
-        eprintln!(
-            "SAME at 0.5 % noise {:.1} %, at 20 % noise {:.1} %",
-            100.0 * same,
-            100.0 * blind
-        );
-        assert!(same >= 0.95 && blind == 0.0);
-    }
-
-    /// A run as `lathe ab` makes it: asked every ten blocks from 30 on.
-    fn stopped(run: u64, ratio: f64, noise: &Noise) -> Comparison {
-        stopped_by(BLOCKS, run, ratio, noise)
-    }
-
-    /// Makes such a run with as many blocks as its time allows.
-    fn stopped_by(most: usize, run: u64, ratio: f64, noise: &Noise) -> Comparison {
-        let options = Options::default();
-        let all = simulate(run, most, ratio, noise);
-        let stop = (30..=all.len()).step_by(10).find(|n| enough(&all[..*n], &options, 0.003));
-        compare(&all[..stop.unwrap_or(all.len())], &options)
+        for (white, least, most) in [(0.005, 0.95, 1.0), (0.2, 0.0, 0.0)] {
+            let noise = Noise { white, ..Noise::default() };
+            let [.., same] = shares("white", Blocks::All(40), 1.0, &noise, &Options::default());
+            assert!((least..=most).contains(&same), "{white}: {same}");
+        }
     }
 
     /// Returns true if a verdict on identical sides tells them apart.
     fn told_apart(verdict: Verdict) -> bool {
         matches!(verdict, Verdict::Faster | Verdict::Slower)
-    }
-
-    #[test]
-    fn stopping_early_decides_no_more_than_chance() {
-        for (name, noise) in disturbances() {
-            let runs: Vec<_> =
-                (0..RUNS).into_par_iter().map(|run| stopped(run, 1.0, &noise)).collect();
-            let wrong = runs.iter().filter(|found| told_apart(found.verdict)).count();
-            let rate = wrong as f64 / RUNS as f64;
-            let blocks = runs.iter().map(|found| found.blocks).sum::<usize>() / runs.len();
-            eprintln!(
-                "identical, {name}, as `ab` asks: {:.1} % FASTER or SLOWER after {blocks} blocks",
-                100.0 * rate
-            );
-            assert!(rate <= 0.01, "{name}: {rate}");
-        }
     }
 
     /// The run stops where it likes its interval, and the interval is honest all the same: also at
@@ -545,7 +533,8 @@ mod tests {
         ];
         let held = |most, runs: u64, ratio: f64, noise: &Noise| {
             let holds = |run: &u64| {
-                let found = stopped_by(most, *run, ratio, noise).ratio;
+                let options = Options::default();
+                let found = simulated(*run, Blocks::UpTo(most), ratio, noise, &options).ratio;
                 found.low <= ratio && ratio <= found.high
             };
             (0..runs).into_par_iter().filter(holds).count() as f64 / runs as f64
@@ -580,10 +569,11 @@ mod tests {
             ("a process moves a side by 0.3 %", places(0.003), 0.0..=0.05, 0.01),
             ("a process moves a side by 1 %", places(0.01), 0.3..=0.6, 0.05),
         ] {
-            let verdicts: Vec<Verdict> = (0..3 * RUNS)
-                .into_par_iter()
-                .map(|run| stopped(run, 1.0, &noise).verdict)
-                .collect();
+            let verdict = |run| {
+                let blocks = Blocks::UpTo(BLOCKS);
+                simulated(run, blocks, 1.0, &noise, &Options::default()).verdict
+            };
+            let verdicts: Vec<Verdict> = (0..3 * RUNS).into_par_iter().map(verdict).collect();
             let share = |wrong: usize, of: usize| wrong as f64 / of as f64;
             let one = share(verdicts.iter().filter(|v| told_apart(**v)).count(), verdicts.len());
             let agreed =
@@ -596,18 +586,6 @@ mod tests {
             );
             assert!(one_may.contains(&one) && three <= three_may, "{name}: {one} {three}");
         }
-    }
-
-    /// A narrow interval once ended runs whose controls were still wide: half of 3 % was missed.
-    #[test]
-    fn stopping_early_misses_no_3_percent_between_two_clocks() {
-        let noise = Noise { white: 0.003, bursts: 0.1, ..Noise::default() };
-        let found: usize = (0..RUNS)
-            .into_par_iter()
-            .map(|run| usize::from(stopped(run, 1.03, &noise).verdict == Verdict::Slower))
-            .sum();
-        eprintln!("3 % apart, two clocks, as `ab` asks: {found} of {RUNS} found");
-        assert!(found as f64 >= 0.95 * RUNS as f64);
     }
 
     #[test]

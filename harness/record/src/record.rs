@@ -19,8 +19,8 @@ mod generation;
 pub mod made_up;
 
 pub use generation::{
-    GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER, SamplingSettings, Suite,
-    SuiteConfig, SuiteModel, SuiteRun, TokS, Verified, Watched,
+    Decoded, GenerationTest, GenerationTests, MeasuredModel, ORDER as SUITE_ORDER,
+    SamplingSettings, Suite, SuiteConfig, SuiteModel, SuiteRun, TokS, Verified, Watched,
 };
 
 /// Version of every document this command writes.
@@ -244,7 +244,7 @@ pub struct BenchCase {
     /// Invocations on the same weights every time.
     pub warm: Timing,
     /// Cold invocations each with outputs of its own, in batches without a barrier, so that
-    /// neighbours overlap: throughput without the launch. None unless asked for.
+    /// neighbours overlap. Read from older records; new ones have none.
     pub overlapped: Option<Timing>,
     /// Bytes an invocation must move.
     pub bytes: f64,
@@ -413,24 +413,9 @@ pub struct Ab {
     pub a: String,
     /// Second side.
     pub b: String,
-    /// Median time of A, microseconds.
-    #[serde(skip_deserializing)]
-    pub a_us: f64,
-    /// Median time of B, microseconds.
-    #[serde(skip_deserializing)]
-    pub b_us: f64,
-    /// Verdict on B; of several processes the one all of them share.
-    #[serde(skip_deserializing)]
-    pub verdict: Verdict,
-    /// Time of B over time of A, of one run or over processes.
-    #[serde(skip_deserializing)]
-    pub ratio: Ratio,
-    /// A against itself in the same run.
-    #[serde(skip_deserializing)]
-    pub control: Ratio,
-    /// B against itself; none over several processes.
-    #[serde(skip_deserializing)]
-    pub control_b: Option<Ratio>,
+    /// Figures of the samples.
+    #[serde(flatten, skip_deserializing)]
+    pub found: AbFigures,
     /// Side A; none for decodes.
     pub a_side: Option<AbSide>,
     /// Side B.
@@ -439,9 +424,6 @@ pub struct Ab {
     pub samples: Vec<Block>,
     /// Each process, where several measured.
     pub processes: Vec<AbProcess>,
-    /// Half-width of the zone around 1 that counts as the same.
-    #[serde(skip_deserializing)]
-    pub indifference: f64,
     /// Judgement of a side's steps, whichever is further off; none for kernels, whose outputs are
     /// judged.
     pub verified: Option<Verified>,
@@ -454,6 +436,43 @@ pub struct Ab {
     pub blocks: usize,
 }
 
+/// Figures of the blocks of one process, or over several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct AbFigures {
+    /// Median time of A, microseconds.
+    pub a_us: f64,
+    /// Median time of B, microseconds.
+    pub b_us: f64,
+    /// Verdict on B; of several processes the one all of them share.
+    pub verdict: Verdict,
+    /// Time of B over time of A.
+    pub ratio: Ratio,
+    /// A against itself in the same run.
+    pub control: Ratio,
+    /// B against itself; none over several processes.
+    pub control_b: Option<Ratio>,
+    /// Half-width of the zone around 1 that counts as the same.
+    pub indifference: f64,
+}
+
+impl AbFigures {
+    fn of(blocks: &[Block]) -> Self {
+        let found = compare(blocks, &Options::default());
+        let middle = |side: fn(&Block) -> [f64; 4]| {
+            median(&blocks.iter().flat_map(side).collect::<Vec<f64>>())
+        };
+        Self {
+            a_us: middle(|block| block.a),
+            b_us: middle(|block| block.b),
+            verdict: found.verdict,
+            ratio: found.ratio,
+            control: found.control,
+            control_b: Some(found.control_b),
+            indifference: found.indifference,
+        }
+    }
+}
+
 impl Ab {
     /// Fills in the figures that follow from its samples.
     ///
@@ -461,39 +480,32 @@ impl Ab {
     /// Processes whose blocks are not those that there are.
     pub fn settled(mut self) -> Result<Self, String> {
         self.blocks = self.samples.len();
-        if self.processes.is_empty() {
-            let found = compare(&self.samples, &Options::default());
-            (self.ratio, self.control, self.control_b) =
-                (found.ratio, found.control, Some(found.control_b));
-            (self.indifference, self.verdict) = (found.indifference, found.verdict);
-            [self.a_us, self.b_us] = medians(&self.samples);
-            return Ok(self);
-        }
         let mut rest = self.samples.as_slice();
-        self.indifference = 0.0;
         for process in &mut self.processes {
             let Some((own, others)) = rest.split_at_checked(process.blocks) else {
                 return Err(format!("a process of {} blocks, of {}", process.blocks, rest.len()));
             };
-            rest = others;
-            let found = compare(own, &Options::default());
-            (process.ratio, process.control) = (found.ratio, found.control);
-            process.verdict = found.verdict;
-            [process.a_us, process.b_us] = medians(own);
-            self.indifference = self.indifference.max(found.indifference);
+            (process.found, rest) = (AbFigures::of(own), others);
         }
+        let each = || self.processes.iter().map(|process| &process.found);
+        let Some(first) = each().next() else {
+            self.found = AbFigures::of(&self.samples);
+            return Ok(self);
+        };
         if !rest.is_empty() {
             return Err(format!("{} blocks of no process", rest.len()));
         }
-        let each = || self.processes.iter();
-        let middle = |of: fn(&AbProcess) -> f64| median(&each().map(of).collect::<Vec<_>>());
-        (self.a_us, self.b_us) = (middle(|p| p.a_us), middle(|p| p.b_us));
-        self.ratio = Ratio::over_processes(each().map(|p| p.ratio));
-        self.control = Ratio::over_processes(each().map(|p| p.control));
-        self.control_b = None;
-        let first = self.processes[0].verdict;
-        let agreed = each().all(|process| process.verdict == first);
-        self.verdict = if agreed { first } else { Verdict::Inconclusive };
+        let middle = |of: fn(&AbFigures) -> f64| median(&each().map(of).collect::<Vec<_>>());
+        let agreed = each().all(|found| found.verdict == first.verdict);
+        self.found = AbFigures {
+            a_us: middle(|found| found.a_us),
+            b_us: middle(|found| found.b_us),
+            verdict: if agreed { first.verdict } else { Verdict::Inconclusive },
+            ratio: Ratio::over_processes(each().map(|found| found.ratio)),
+            control: Ratio::over_processes(each().map(|found| found.control)),
+            control_b: None,
+            indifference: each().map(|found| found.indifference).fold(0.0, f64::max),
+        };
         Ok(self)
     }
 
@@ -501,12 +513,6 @@ impl Ab {
     pub fn interval(&self) -> &'static str {
         if self.processes.is_empty() { "99 % interval" } else { "95 % interval" }
     }
-}
-
-/// Median times of A and of B.
-fn medians(blocks: &[Block]) -> [f64; 2] {
-    let of = |side: fn(&Block) -> [f64; 4]| -> Vec<f64> { blocks.iter().flat_map(side).collect() };
-    [of(|block| block.a), of(|block| block.b)].map(|times| median(&times))
 }
 
 /// One side of an A/B run of kernels.
@@ -525,21 +531,9 @@ pub struct AbSide {
 /// One of several processes of an A/B run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AbProcess {
-    /// B over A.
-    #[serde(skip_deserializing)]
-    pub ratio: Ratio,
-    /// A over itself.
-    #[serde(skip_deserializing)]
-    pub control: Ratio,
-    /// Verdict of this process alone.
-    #[serde(skip_deserializing)]
-    pub verdict: Verdict,
-    /// Median time of A, microseconds.
-    #[serde(skip_deserializing)]
-    pub a_us: f64,
-    /// Median time of B.
-    #[serde(skip_deserializing)]
-    pub b_us: f64,
+    /// Figures of this process alone.
+    #[serde(flatten, skip_deserializing)]
+    pub found: AbFigures,
     /// Blocks measured.
     pub blocks: usize,
 }

@@ -2,91 +2,90 @@
 //!
 //! ```text
 //! html.rs           document, overview, environment
-//! html/sections.rs  A/B runs, benchmarks, whole generations
+//! html/sections.rs  results, A/B runs, whole generations
 //! html/profile.rs   a decode profile: operations, crossover of attention, throughput
-//! html/rows.rs      runs of CSV files
 //! html/chart.rs     bars, lines over steps, stacked timeline
-//! html/markup.rs    escaping, numbers, the one table
 //! html/style.css    colours and layout
 //! ```
 //!
 //! Charts draw aggregated times: the file grows with its pictures, not with the number of steps.
 
 mod chart;
-mod markup;
 mod profile;
-mod rows;
 mod sections;
 #[cfg(test)]
 mod tests;
 
-use lathe_record::record::{Body, Environment, Record};
+use std::collections::BTreeSet;
+
+use lathe_record::record::{Body, Environment, Record, SCHEMA_VERSION};
 use lathe_record::row::Run;
-pub(crate) use markup::number;
-use markup::{Set, Table, figure, made, plural, sound, text, warning};
+
+use crate::markup::{made, number, plural, sound, text, warning};
+use crate::table::Table;
 
 /// Fraction by which the canary kernel may drift before a warning.
 const DRIFT: f64 = 0.02;
 
-/// The report on `records`, each with the name of its file. The same records give the same bytes.
-pub fn render(records: &[(String, Record)]) -> String {
-    page(records, &[])
-}
-
-/// The report on `records`, followed by runs of CSV files.
+/// The report on records, each with the name of its file, followed by runs of CSV files. The same
+/// input gives the same bytes.
 pub fn page(records: &[(String, Record)], runs: &[Run]) -> String {
+    let alone = records.len() == 1;
     let title = match records {
         [(_, record)] => format!("{} · Lathe report", subject(&record.body)),
         _ => "Lathe report".to_owned(),
     };
-    let body = match records {
-        [] if !runs.is_empty() => "<h1>Lathe report</h1>\n".to_owned(),
-        [] => "<h1>Lathe report</h1>\n<p>No records.</p>\n".to_owned(),
-        [(file, record)] => {
-            let heading = format!("<h1>{}</h1>\n", text(&subject(&record.body)));
-            heading + &section(file, record)
+    let mut body = format!("<h1>{}</h1>\n", text(title.trim_end_matches(" · Lathe report")));
+    if records.is_empty() && runs.is_empty() {
+        body.push_str("<p>No records.</p>\n");
+    }
+    if !alone {
+        body.push_str(&overview(records));
+    }
+    for (i, (file, record)) in records.iter().enumerate() {
+        let section = section(file, &Run::of(file, record), Some(&record.body));
+        match alone {
+            true => body.push_str(&section),
+            false => body.push_str(&format!(
+                "<details id=\"r{i}\">\n<summary><h2>{}. {}</h2> {}</summary>\n{section}</details>\n",
+                i + 1,
+                text(&subject(&record.body)),
+                text(&headline(&record.body))
+            )),
         }
-        many => {
-            let sections = many.iter().enumerate().map(|(i, (file, record))| {
-                format!(
-                    "<details id=\"r{i}\">\n<summary><h2>{}. {}</h2> {}</summary>\n{}</details>\n",
-                    i + 1,
-                    text(&subject(&record.body)),
-                    text(&headline(&record.body)),
-                    section(file, record)
-                )
-            });
-            format!("<h1>Lathe report</h1>\n{}{}", overview(many), sections.collect::<String>())
-        }
-    };
-    let runs: String = runs.iter().map(rows::section).collect();
+    }
+    for run in runs {
+        let section = section("", run, None);
+        body.push_str(&format!("<section>\n<h2>{}</h2>\n{section}</section>\n", text(&run.id)));
+    }
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
          name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta \
          name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}</style>\n\
-         </head>\n<body>\n<main>\n{body}{runs}</main>\n</body>\n</html>\n",
+         </head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
         text(&title),
         include_str!("html/style.css"),
     )
 }
 
-/// Everything about a record below its heading.
-fn section(file: &str, record: &Record) -> String {
-    let env = &record.environment;
-    let facts = [file, &env.adapter, &env.driver, &env.date].join(" · ");
-    let mut html = format!("<p class=\"facts\">{}</p>\n", text(&facts));
+/// Everything about a run below its heading; results of a CSV file have no record behind them.
+fn section(file: &str, run: &Run, body: Option<&Body>) -> String {
+    let env = &run.environment;
+    let facts = [file, &env.adapter, &env.driver, &env.date];
+    let facts: Vec<&str> = facts.into_iter().filter(|fact| !fact.is_empty()).collect();
+    let mut html = format!("<p class=\"facts\">{}</p>\n", text(&facts.join(" · ")));
     if let Some(command) = &env.command {
         html.push_str(&format!("<pre>$ {}</pre>\n", text(command)));
     }
     html.extend(warnings(env).iter().map(|line| warning(line)));
-    html.push_str(&match &record.body {
-        Body::Profile(profile) => profile::section(profile, env),
-        Body::Bench(bench) => sections::bench(bench, env),
-        Body::Ab(ab) => sections::ab(ab),
-        Body::GenerationTests(run) => sections::tests(run, env),
-        Body::Suite(run) => sections::suite(run),
-    });
-    html + &environment(record)
+    let results = match body {
+        Some(Body::Profile(profile)) => profile::section(profile, env),
+        Some(Body::Ab(ab)) => sections::ab(ab),
+        Some(Body::GenerationTests(run)) => sections::tests(run, env),
+        Some(Body::Suite(run)) => sections::suite(run),
+        Some(Body::Bench(_)) | None => sections::results(run),
+    };
+    html + &results + &body.map_or_else(String::new, |_| environment(env))
 }
 
 /// Kind and content of a record in a few words.
@@ -98,12 +97,10 @@ fn subject(body: &Body) -> String {
     match body {
         Body::Profile(profile) => format!("Decode profile: {}", profile.model),
         Body::Bench(bench) => {
-            let mut kernels: Vec<&str> = bench.cases.iter().map(|c| &*c.kernel).collect();
-            kernels.sort_unstable();
-            kernels.dedup();
-            match kernels[..] {
-                [kernel] => format!("Bench: {kernel}"),
-                _ => format!("Bench: {}", plural(kernels.len(), "kernel")),
+            let kernels: BTreeSet<&str> = bench.cases.iter().map(|c| &*c.kernel).collect();
+            match kernels.first().filter(|_| kernels.len() == 1) {
+                Some(kernel) => format!("Bench: {kernel}"),
+                None => format!("Bench: {}", plural(kernels.len(), "kernel")),
             }
         }
         Body::Ab(ab) => format!("A/B: {} {}", ab.kernel, parameters(&ab.kernel, &ab.shape)),
@@ -129,7 +126,7 @@ fn headline(body: &Body) -> String {
     match body {
         Body::Profile(profile) => format!("{} tok/s", number(profile.unprofiled.decode_tok_s, 1)),
         Body::Bench(bench) => plural(bench.cases.len(), "case"),
-        Body::Ab(ab) => format!("{} {}", ab.verdict, number(ab.ratio.median, 4)),
+        Body::Ab(ab) => format!("{} {}", ab.found.verdict, number(ab.found.ratio.median, 4)),
         Body::GenerationTests(run) => plural(run.tests.len(), "test"),
         Body::Suite(run) => {
             let configs = run.models.iter().map(|model| model.configs.len()).sum();
@@ -138,74 +135,38 @@ fn headline(body: &Body) -> String {
     }
 }
 
-/// Model, test and speed of every decode of one sequence in a record.
-fn decodes(body: &Body) -> Vec<(String, String, f64)> {
-    match body {
-        Body::Profile(p) => {
-            let test = format!("profile, {} prompt tokens", p.prompt_tokens);
-            vec![(p.model.clone(), test, p.unprofiled.decode_tok_s)]
-        }
-        Body::GenerationTests(run) => {
-            let alone = run.tests.iter().filter(|t| t.n_gen > 0 && t.sequences == 1);
-            let row = |t: &lathe_record::record::GenerationTest| {
-                let steps = plural(t.steps_per_submit.unwrap_or(1), "step");
-                (t.model.file().to_owned(), format!("{}, {steps} a submission", t.test), t.avg_ts)
-            };
-            alone.map(row).collect()
-        }
-        Body::Suite(run) => {
-            let configs = run.models.iter().flat_map(|model| {
-                model.configs.iter().map(move |(name, config)| (&model.model, name, config))
-            });
-            let row =
-                |(model, name, config): (&lathe_record::record::MeasuredModel, &String, _)| {
-                    let config: &lathe_record::record::SuiteConfig = config;
-                    (model.file().to_owned(), format!("suite, {name}"), config.decode_tok_s)
-                };
-            configs.map(row).collect()
-        }
-        Body::Bench(_) | Body::Ab(_) => Vec::new(),
-    }
-}
-
-/// All decodes in one table, and all comparisons on one axis, where there are several.
+/// All rates in one table, and all comparisons on one axis, where there are several.
 fn overview(records: &[(String, Record)]) -> String {
-    let mut html = String::new();
-    let numbered = || records.iter().enumerate().map(|(i, (_, record))| (i, record));
-    let mut rows: Vec<_> = numbered()
-        .flat_map(|(i, record)| decodes(&record.body).into_iter().map(move |row| (i, record, row)))
-        .collect();
-    rows.sort_by(|(i, a, (model, test, _)), (j, b, (other, other_test, _))| {
-        let key = |record: &Record| record.environment.adapter.clone();
-        (key(a), model, test, i).cmp(&(key(b), other, other_test, j))
-    });
-    if rows.len() > 1 {
-        let most = rows.iter().filter_map(|(.., (.., tok_s))| sound(*tok_s)).fold(0.0, f64::max);
-        let mut table = Table::new("Decodes of all records, wall clock, one sequence at a time");
-        for (i, record, (model, test, tok_s)) in rows {
-            let link = format!("<a href=\"#r{i}\">{}</a>", i + 1);
-            table.row([
-                ("model", Set::Name, model),
-                ("test", Set::Prose, test),
-                ("tok/s", Set::Figure, number(tok_s, 1)),
-                ("", Set::Made, made::meter(tok_s / most)),
-                ("adapter", Set::Prose, record.environment.adapter.clone()),
-                ("date", Set::Figure, record.environment.date.chars().take(10).collect()),
-                ("record", Set::Made, link),
-            ]);
+    let mut rates = Vec::new();
+    let mut compared = Vec::new();
+    for (i, (file, record)) in records.iter().enumerate() {
+        let run = Run::of(file, record);
+        rates.extend(run.rows.into_iter().filter_map(|row| Some((i, record, row.tok_s?, row))));
+        if let Body::Ab(ab) = &record.body {
+            compared.push((format!("{}. {} {}", i + 1, ab.kernel, ab.b), ab));
         }
-        html.push_str(&figure("All decodes", &table.finish(), ""));
     }
-    let compared: Vec<_> = numbered()
-        .filter_map(|(i, record)| match &record.body {
-            Body::Ab(ab) => Some((format!("{}. {} {}", i + 1, ab.kernel, ab.b), ab)),
-            _ => None,
-        })
-        .collect();
-    if compared.len() > 1 {
-        html.push_str(&sections::ratios("All comparisons", &compared, ""));
+    rates.sort_by(|(.., a), (.., b)| (&a.subject, &a.shape).cmp(&(&b.subject, &b.shape)));
+    let most = rates.iter().filter_map(|(_, _, rate, _)| sound(*rate)).fold(0.0, f64::max);
+    let columns = ["model", "~test", ">tok/s", "*", "~adapter", ">date", "*record"];
+    let mut table = Table::new("All decodes", columns);
+    table.note = "Tokens a second by the wall clock.".into();
+    for (i, record, rate, row) in rates {
+        table.rows.push(vec![
+            row.subject,
+            row.shape,
+            number(rate, 1),
+            made::meter(rate / most),
+            record.environment.adapter.clone(),
+            record.environment.date.chars().take(10).collect(),
+            format!("<a href=\"#r{i}\">{}</a>", i + 1),
+        ]);
     }
-    html
+    let rates = if table.rows.len() > 1 { table.figure() } else { String::new() };
+    match compared.len() > 1 {
+        true => rates + &sections::ratios("All comparisons", &compared, ""),
+        false => rates,
+    }
 }
 
 /// Reasons to distrust every number of a run.
@@ -230,14 +191,13 @@ fn warnings(env: &Environment) -> Vec<String> {
     warnings
 }
 
-fn environment(record: &Record) -> String {
-    let env = &record.environment;
+/// The machine and versions of a run; nothing of what was not measured or kept.
+fn environment(env: &Environment) -> String {
     let dirty = if env.dirty == Some(true) { ", with changes" } else { "" };
     let software = if env.software { " (software)" } else { "" };
     let measured = |value: Option<f64>, decimals: usize, unit: &str| {
         value.and_then(sound).map(|value| format!("{} {unit}", number(value, decimals)))
     };
-    // Nothing is shown of what was not measured or kept.
     let rows = [
         ("adapter", Some(format!("{}{software}", env.adapter))),
         ("driver", Some(env.driver.clone())),
@@ -253,12 +213,12 @@ fn environment(record: &Record) -> String {
         ("commit", env.commit.as_ref().map(|commit| format!("{commit}{dirty}"))),
         ("lathe", Some(env.lathe.clone())),
         ("wgpu", Some(env.wgpu.clone())),
-        ("record schema", Some(record.schema_version.to_string())),
+        ("record schema", Some(SCHEMA_VERSION.to_string())),
     ];
-    let mut table = Table::new("Machine and versions");
+    let mut table = Table::new("Environment", ["~", "~value"]);
     for (name, value) in rows {
         let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
-        table.row([("", Set::Prose, name.to_owned()), ("value", Set::Prose, value)]);
+        table.rows.push(vec![name.to_owned(), value]);
     }
-    figure("Environment", &table.finish(), "")
+    table.figure()
 }

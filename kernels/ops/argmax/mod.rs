@@ -41,14 +41,10 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
     variants: &[
         Variant::new("naive", &[Stage::main(&|p, _| p.sequences)]),
         Variant {
-            tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
+            tunables: "WG=128|256|512|1024",
             ..Variant::new("workgroup", &[Stage::main(&|p, _| p.sequences)])
         },
-        Variant {
-            name: "two_pass",
-            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("PARTS", &[16.0, 32.0, 64.0])],
-            ..TWO_PASS
-        },
+        Variant { name: "two_pass", tunables: "WG=128|256|512,PARTS=16|32|64", ..TWO_PASS },
         Variant {
             name: "two_pass_subgroup",
             // A vector an invocation, until a large GPU is full.
@@ -56,7 +52,7 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
                 let parts = p.n.div_ceil(4 * 256).next_power_of_two().min(128);
                 vec![("PARTS", parts as f64)]
             },
-            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("PARTS", &[32.0, 64.0, 128.0, 256.0])],
+            tunables: "WG=128|256|512,PARTS=32|64|128|256",
             unsupported: &|p, _| {
                 let is_ragged = p.sequences > 1 && !p.n.is_multiple_of(4);
                 is_ragged.then(|| format!("N={} is no multiple of 4, and SEQUENCES exceeds 1", p.n))
@@ -72,7 +68,7 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
         }
     },
     cost: &|p, _| Cost { bytes: 4.0 * (p.sequences * p.n) as f64, flops: 0.0 },
-    tolerance: &|_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "the index is exact" },
+    tolerance: &|_, _| Tolerance::exact("the index is exact"),
     cases: "
         # Tails of a vocabulary: a tile times n plus 3.
         N=1|2|255|256|257|16387|128256|262147:

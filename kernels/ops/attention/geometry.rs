@@ -3,20 +3,12 @@
 use super::{Cache, Heads};
 use crate::declare::*;
 
-/// Splits worth trying, capped at [`Cache::most_splits`], 64 of 8 KV heads.
-const SPLITS: &[f64] = &[16.0, 33.0, 66.0, 132.0, 264.0];
-
-/// Tunables of the split variants with subgroups.
-pub const SPLIT_TUNABLES: Tunables =
-    &[("SPLITS", SPLITS), ("WG", &[128.0, 256.0, 512.0]), ("IN_FLIGHT", &[2.0, 4.0, 8.0])];
+/// Tunables of the split variants with subgroups. [`Cache::most_splits`] caps the splits, at 64 for
+/// 8 KV heads.
+pub const SPLIT_TUNABLES: &str = "SPLITS=16|33|66|132|264,WG=128|256|512,IN_FLIGHT=2|4|8";
 
 /// Tunables of the split variants without subgroups.
-pub const SPLIT_WORKGROUP_TUNABLES: Tunables =
-    &[("SPLITS", SPLITS), ("IN_FLIGHT", &[1.0, 2.0, 4.0])];
-
-/// Tunables of a workgroup that has all slots of a KV head.
-pub const WHOLE_TUNABLES: Tunables =
-    &[("WG", &[128.0, 256.0, 512.0, 1024.0]), ("IN_FLIGHT", &[2.0, 4.0, 8.0])];
+pub const SPLIT_WORKGROUP_TUNABLES: &str = "SPLITS=16|33|66|132|264,IN_FLIGHT=1|2|4";
 
 /// The largest power of two up to `n`, at least 1.
 pub fn power_up_to(n: usize) -> usize {

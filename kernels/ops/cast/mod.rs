@@ -18,27 +18,26 @@ pub static OPERATION: Declaration<Cast> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("x", &|p, _| Elem::Floats(p.from), len!(p => p.n)),
-        Binding::output("y", &|p, _| Elem::Floats(p.to), len!(p => p.n)),
+        Binding::input("x", floats!(from), len!(p => p.n)),
+        Binding::output("y", floats!(to), len!(p => p.n)),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n.div_ceil(2), c))]),
         Variant {
-            name: "vec4",
-            stages: &[Stage::main(&|p, c| groups_for(p.n * p.to.bytes() / 16, c))],
-            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0])],
+            tunables: "WG=64|128|256|512",
             unsupported: &|p, _| no_multiple("N", p.n, 8),
-            ..Variant::PLAIN
+            ..Variant::new("vec4", &[Stage::main(&|p, c| groups_for(p.n * p.to.bytes() / 16, c))])
         },
     ],
     prefer: &|_| &["vec4", "naive"],
     cost: &|p, _| Cost { bytes: (p.n * (p.from.bytes() + p.to.bytes())) as f64, flops: 0.0 },
-    tolerance: &|_, _| Tolerance {
-        k: 0.0,
-        rounding: 0.0,
-        nmse: 1e-14,
-        reason: "f32 holds each value exactly and bf16 has one nearest; f16 adds the rounding of \
+    tolerance: &|_, _| {
+        Tolerance::new(
+            0.0,
+            1e-14,
+            "f32 holds each value exactly and bf16 has one nearest; f16 adds the rounding of \
                  what stores it",
+        )
     },
     cases: "
         FROM=f32|f16|bf16:

@@ -20,15 +20,11 @@ pub static OPERATION: Declaration<ChunkEnd> = Declaration {
     state: &[n_kv(4, 30), PROMPT_LEN],
     bindings: &[
         Binding::in_out("state", &words, len!(_ => STATE_WORDS)).drawn(&|_| Draw::State),
-        Binding::input(
-            "x",
-            &|p: &ChunkEnd, _| Elem::Floats(p.x_format),
-            len!(p => p.n_tokens * p.n),
-        ),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+        Binding::input("x", floats!(x_format), len!(p => p.n_tokens * p.n)),
+        Binding::output("y", floats!(act_format), len!(p => p.n)),
     ],
     variants: &[Variant {
-        tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
+        tunables: "WG=128|256|512|1024",
         ..Variant::new("naive", &[Stage::main(&|_, _| 1)])
     }],
     prefer: &|_| &["naive"],

@@ -45,7 +45,7 @@ fn whole_stores(p: &Dequant, _: &Capabilities) -> Option<String> {
     no_multiple("K", p.k, p.per_store())
 }
 
-const ROUNDS: Tunables = &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("PER", &[1.0, 2.0, 4.0])];
+const ROUNDS: &str = "WG=64|128|256|512,PER=1|2|4";
 
 /// The declaration.
 pub static OPERATION: Declaration<Dequant> = Declaration {
@@ -59,7 +59,7 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
             &|p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
             len!(p => p.rows * p.k),
         ),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.k)),
+        Binding::output("y", floats!(act_format), len!(p => p.rows * p.k)),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.elements().div_ceil(2), c))]),
@@ -74,19 +74,16 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
                 let fixed = f64::from(caps.fixed_subgroup());
                 p.with_fields(Packing::Blocks, vec![("SPANS_PER_WG", subgroups), ("SG", fixed)])
             },
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0, 512.0]),
-                ("SPANS_PER_WG", &[2.0, 4.0, 8.0, 16.0, 32.0]),
-            ],
+            tunables: "WG=64|128|256|512,SPANS_PER_WG=2|4|8|16|32",
             unsupported: &whole_stores,
             ..Variant::PLAIN
         },
         Variant {
+            constants: &|p, _| p.with_fields(Packing::Blocks, Vec::new()),
+            tunables: "WG=64|128|256|512,TILE=2048|4096|8192",
+            unsupported: &whole_stores,
             name: "shared",
             stages: &[Stage::main(&|p, c| p.rows * p.k.div_ceil(c["TILE"] as usize))],
-            constants: &|p, _| p.with_fields(Packing::Blocks, Vec::new()),
-            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("TILE", &[2048.0, 4096.0, 8192.0])],
-            unsupported: &whole_stores,
             ..Variant::PLAIN
         },
         Variant {
@@ -119,28 +116,23 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
         let read = p.rows as f64 * p.weight.row_bytes(p.k) as f64;
         Cost { bytes: read + p.act_format.bytes() as f64 * n, flops: 2.0 * n }
     },
-    tolerance: &|_, _| Tolerance {
-        k: 0.0,
-        rounding: 0.0,
-        nmse: 1e-14,
-        reason: "every product is exact in f32 and at most one sum is rounded, in any order",
+    tolerance: &|_, _| {
+        Tolerance::new(
+            0.0,
+            1e-14,
+            "every product is exact in f32 and at most one sum is rounded, in any order",
+        )
     },
     cases: "
         ROWS=5:
             # Nine superblocks, more than one tile; no whole number of anything.
-            K=2304|77
-            K=2304|77,WEIGHT=q4_0,ACT_FORMAT=f16
-            K=2304|77,WEIGHT=q4_1
-            K=2304|77,WEIGHT=q5_0,ACT_FORMAT=f16
-            K=2304|77,WEIGHT=q5_1
-            K=2304|77,WEIGHT=q4_k,ACT_FORMAT=f16
-            K=2304|77,WEIGHT=q5_k
-            K=2304|77,WEIGHT=q6_k,ACT_FORMAT=f16
+            K=2304|77,WEIGHT=q8_0|q4_1|q5_1|q5_k
+            K=2304|77,WEIGHT=q4_0|q5_0|q4_k|q6_k,ACT_FORMAT=f16
             # No whole number of superblocks; more rows than invocations take together.
             ROWS=9,K=1152,WEIGHT=q4_k|q5_0
             ROWS=1
-            # More workgroups than one grid dimension holds, for the variants of one row a group; four
-            # rounds for those that have them.
+            # More workgroups than one grid dimension holds, for the variants of one row a group;
+            # four rounds for those that have them.
             ROWS=65537,K=32,WEIGHT=q4_0
     ",
     bench: "

@@ -11,8 +11,7 @@ crate::params! {
         weight: Format = choice("WEIGHT", "storage format of the table", &Format::ALL),
         packing: Packing =
             choice("PACKING", "layout of quantised rows; a tied head decides it", &Packing::ALL),
-        scale: f32 =
-            float("SCALE", "factor on every element; Gemma's is sqrt(HIDDEN)", 0.5, 34.0),
+        scale: f32 = float("SCALE", "factor on every element; Gemma's is sqrt(HIDDEN)", 0.5, 34.0),
         first_row: usize = start(
             "FIRST_ROW",
             "token of row 0 of a part: a table too large for one binding comes in parts",
@@ -70,17 +69,17 @@ pub static OPERATION: Declaration<Embed> = Declaration {
             ..Variant::PLAIN
         },
         Variant {
-            name: "quantised",
-            stages: &[Stage::main(&|p, c| groups_for(p.n_tokens * (p.hidden / 4), c))],
             constants: &|p, _| p.weight.fields(p.hidden, p.packing),
-            tunables: WORKGROUPS,
             unsupported: &|p, _| {
                 if p.weight.is_dense() {
                     return Some(format!("WEIGHT={} is dense", p.weight.name()));
                 }
                 no_multiple("HIDDEN", p.hidden, 4)
             },
-            ..Variant::PLAIN
+            ..Variant::sized(
+                "quantised",
+                &[Stage::main(&|p, c| groups_for(p.n_tokens * (p.hidden / 4), c))],
+            )
         },
     ],
     prefer: &|p| {
@@ -91,43 +90,30 @@ pub static OPERATION: Declaration<Embed> = Declaration {
         let rows = (p.n_tokens * p.weight.row_bytes(p.hidden)) as f64;
         Cost { bytes: rows + 4.0 * n, flops: n }
     },
-    tolerance: &|_, _| Tolerance {
-        k: 2.0,
-        rounding: 0.0,
-        nmse: 1e-13,
-        reason: "a conversion exact but for the sum with a minimum, and one rounded product",
+    tolerance: &|_, _| {
+        Tolerance::new(
+            2.0,
+            1e-13,
+            "a conversion exact but for the sum with a minimum, and one rounded product",
+        )
     },
     cases: "
         SCALE=1:
-            WEIGHT=f32|f16|bf16|q8_0:
+            WEIGHT=f32|f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
                 VOCAB=320,HIDDEN=1152,SCALE=33.941124,N_KV=3
-                VOCAB=7,HIDDEN=2048
-                VOCAB=5,HIDDEN=13,N_KV=9
-                VOCAB=1
-            VOCAB=320,HIDDEN=1152,WEIGHT=q8_0,PACKING=planes,SCALE=33.941124,N_KV=3
-            VOCAB=7,HIDDEN=2048,WEIGHT=q8_0,PACKING=planes
-            VOCAB=5,HIDDEN=13,WEIGHT=q8_0,PACKING=planes,N_KV=9
-            WEIGHT=q8_0,PACKING=planes
-            WEIGHT=q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
+                VOCAB=7,HIDDEN=2048; VOCAB=5,HIDDEN=13,N_KV=9; VOCAB=1
+            WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k,PACKING=planes:
                 VOCAB=320,HIDDEN=1152,SCALE=33.941124,N_KV=3
-                VOCAB=7,HIDDEN=2048
-                VOCAB=5,HIDDEN=13,N_KV=9
-                VOCAB=1
-                VOCAB=320,HIDDEN=1152,PACKING=planes,SCALE=33.941124,N_KV=3
-                VOCAB=7,HIDDEN=2048,PACKING=planes
-                VOCAB=5,HIDDEN=13,PACKING=planes,N_KV=9
-                PACKING=planes
+                VOCAB=7,HIDDEN=2048; VOCAB=5,HIDDEN=13,N_KV=9; VOCAB=1
             # Before, in and behind a part: the token is below 90.
             FIRST_ROW=0|40|80|100:
                 VOCAB=90,HIDDEN=256,WEIGHT=bf16|q4_k,PART=part,N_KV=3
             # Tokens of a prompt: rows that end anywhere in a chunk, and in another part for some.
             WEIGHT=f32|bf16|q8_0|q4_k:
-                VOCAB=90,HIDDEN=44,SCALE=2,N_TOKENS=5,N_KV=4
-                VOCAB=90,HIDDEN=44,SCALE=2,FIRST_ROW=60,PART=part,N_TOKENS=5
-                VOCAB=90,HIDDEN=44,SCALE=2,N_TOKENS=5,TOKENS_OF=each,N_KV=4
-                VOCAB=90,HIDDEN=1152,SCALE=2,N_TOKENS=37,N_KV=4
-                VOCAB=90,HIDDEN=1152,SCALE=2,FIRST_ROW=60,PART=part,N_TOKENS=37
-                VOCAB=90,HIDDEN=1152,SCALE=2,N_TOKENS=37,TOKENS_OF=each,N_KV=4
+                VOCAB=90,HIDDEN=44,SCALE=2,N_TOKENS=5:
+                    TOKENS_OF=one|each,N_KV=4; FIRST_ROW=60,PART=part
+                VOCAB=90,HIDDEN=1152,SCALE=2,N_TOKENS=37:
+                    TOKENS_OF=one|each,N_KV=4; FIRST_ROW=60,PART=part
     ",
     bench: "
         VOCAB=262144,HIDDEN=1152,SCALE=33.941124:

@@ -20,7 +20,7 @@ pub static OPERATION: Declaration<Glu> = Declaration {
     state: &[],
     bindings: &[
         Binding::input("gate_up", &f32s, len!(p => p.rows * 2 * p.n)),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
+        Binding::output("y", floats!(act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for((p.rows * p.n).div_ceil(2), c))]),
@@ -35,26 +35,21 @@ pub static OPERATION: Declaration<Glu> = Declaration {
         let n = (p.rows * p.n) as f64;
         Cost { bytes: (8.0 + p.act_format.bytes() as f64) * n, flops: 10.0 * n }
     },
-    tolerance: &|_, _| Tolerance {
-        k: 16.0,
-        rounding: 0.0,
-        nmse: 1e-11,
-        reason: "WGSL allows exp an error of 3 + 2|x| ULP; the magnitude carries |x|",
+    tolerance: &|_, _| {
+        Tolerance::new(
+            16.0,
+            1e-11,
+            "WGSL allows exp an error of 3 + 2|x| ULP; the magnitude carries |x|",
+        )
     },
     cases: "
         # Each length meets both formats of y, one under each activation.
-        N=1
+        N=1|256|1004|6912|8192
         N=3,ACT_FORMAT=f16
-        N=256|1004|6912|8192
-        N=7,ROWS=3
-        N=96,ACT_FORMAT=f16,ROWS=5
-        N=130,ACT_FORMAT=f16,ROWS=17
-        ACTIVATION=gelu_tanh,ACT_FORMAT=f16
+        N=1|256|1004|6912|8192,ACTIVATION=gelu_tanh,ACT_FORMAT=f16
         N=3,ACTIVATION=gelu_tanh
-        N=256|1004|6912|8192,ACTIVATION=gelu_tanh,ACT_FORMAT=f16
-        N=7,ACTIVATION=gelu_tanh,ROWS=3
-        N=96,ACTIVATION=gelu_tanh,ACT_FORMAT=f16,ROWS=5
-        N=130,ACTIVATION=gelu_tanh,ACT_FORMAT=f16,ROWS=17
+        ACTIVATION=silu|gelu_tanh:
+            N=7,ROWS=3; N=96,ACT_FORMAT=f16,ROWS=5; N=130,ACT_FORMAT=f16,ROWS=17
     ",
     bench: "
         N=6912,ACTIVATION=gelu_tanh

@@ -9,8 +9,7 @@ crate::params! {
         q_per_kv: usize = Q_PER_KV,
         kv_heads: usize = kv_heads(5),
         head_dim: usize = HEAD_DIM,
-        kv_size: usize =
-            dim("KV_SIZE", "slots; position modulo KV_SIZE is written", 16, 60),
+        kv_size: usize = dim("KV_SIZE", "slots; position modulo KV_SIZE is written", 16, 60),
         kv_format: KvFormat = KV_FORMAT,
     }
 }
@@ -33,12 +32,11 @@ pub static OPERATION: Declaration<KvAppend> = Declaration {
         let new = 4 * p.k_elements() + p.kv_heads * p.vector_bytes();
         Cost { bytes: (2 * new) as f64, flops: 0.0 }
     },
-    tolerance: &|_, _| Tolerance {
-        k: 0.0,
-        rounding: 0.0,
-        nmse: 0.0,
-        reason: "f32 is copied; f16 is rounded in a direction that WGSL leaves open, by up to a step; \
+    tolerance: &|_, _| {
+        Tolerance::exact(
+            "f32 is copied; f16 is rounded in a direction that WGSL leaves open, by up to a step; \
                  values of q8_0 are off by half a step, whose rounding to f16 comes on top",
+        )
     },
     cases: "
         KV_FORMAT=f32|f16|q8_0:

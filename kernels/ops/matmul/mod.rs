@@ -33,15 +33,14 @@ fn product(p: &Matmul) -> Product {
 
 /// Tolerance of f32 arithmetic, the same for every variant that keeps its operands.
 fn f32_tolerance(p: &Matmul, _: State) -> Tolerance {
-    Tolerance {
-        k: 8.0 + 2.0 * (p.k as f64).sqrt(),
-        rounding: 0.0,
+    Tolerance::new(
+        8.0 + 2.0 * (p.k as f64).sqrt(),
         // A few elements may all but cancel, and NMSE then divides by next to nothing; the element
         // bound, which is relative to sum|w x|, still holds each of them.
-        nmse: if p.n_tokens * p.rows < 8 { 9e-6 } else { 1e-10 },
-        reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the rigorous \
+        if p.n_tokens * p.rows < 8 { 9e-6 } else { 1e-10 },
+        "K rounded additions behave as a random walk of step eps * sum|w x|; the rigorous \
                  bound K*eps would hide a missing product",
-    }
+    )
 }
 
 /// Tolerance with operands rounded to f16. Activations that are f16 already and weights whose
@@ -53,14 +52,13 @@ fn f16_tolerance(p: &Matmul, _: State) -> Tolerance {
     let k = p.k as f64;
     // 2^-11, half a unit in the last place of f16, in multiples of 2^-23.
     let half_ulp = 4096.0;
-    Tolerance {
-        k: 8.0 + 2.0 * k.sqrt() + k / 16.0 + rounded * half_ulp * (4.0 / k.sqrt()).min(1.0),
-        rounding: 0.0,
-        nmse: if rounded > 0.0 { 1e-6 } else { 1e-9 },
-        reason: "operands rounded to f16 err by up to 2^-11 each, as a random walk of K such steps \
+    Tolerance::new(
+        8.0 + 2.0 * k.sqrt() + k / 16.0 + rounded * half_ulp * (4.0 / k.sqrt()).min(1.0),
+        if rounded > 0.0 { 1e-6 } else { 1e-9 },
+        "operands rounded to f16 err by up to 2^-11 each, as a random walk of K such steps \
                  of which 4 sqrt(K) are six deviations or more; matrix units truncate sums, up to \
                  one unit in the last place every 16 products; else as f32",
-    }
+    )
 }
 
 /// Parts of the columns that cooperative_matrix_split makes.
@@ -136,17 +134,13 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             },
             len!(p => p.rows * p.k),
         ),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.n_tokens * p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.n_tokens * p.k)),
         Binding::in_out("y", &f32s, len!(p => p.n_tokens * (p.y_offset + p.rows + p.y_after))),
         Binding::scratch("partials", &f32s, len!(p => splits(p) * p.n_tokens * p.rows)),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n_tokens * p.rows, c))]),
-        Variant {
-            name: "tiled",
-            stages: &[Stage::main(&|p, _| product(p).tiles(16, 16))],
-            ..Variant::PLAIN
-        },
+        Variant::new("tiled", &[Stage::main(&|p, _| product(p).tiles(16, 16))]),
         Variant {
             constants: &|p, _| {
                 let (tm, tn, rm) = if product(p).tiles(128, 128) >= ENOUGH {
@@ -158,7 +152,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
                 };
                 vec![("TM", tm), ("TN", tn), ("RM", rm)]
             },
-            tunables: &[("TM", &[64.0, 128.0]), ("TN", &[64.0, 128.0]), ("RM", &[4.0, 8.0])],
+            tunables: "TM=64|128,TN=64|128,RM=4|8",
             ..Variant::new("register_tiled", &[Stage::main(&tile_grid)])
         },
         Variant {
@@ -169,13 +163,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
                 let enough = p.n_tokens <= 64 || product(p).tiles(large.tm, large.tn) >= ENOUGH;
                 if enough { large } else { small }.overrides(caps)
             },
-            tunables: &[
-                ("TM", &[64.0, 128.0]),
-                ("TN", &[64.0, 128.0]),
-                ("TK", &[32.0, 64.0]),
-                ("FM", &[2.0, 4.0]),
-                ("FN", &[2.0, 4.0]),
-            ],
+            tunables: "TM=64|128,TN=64|128,TK=32|64,FM=2|4,FN=2|4",
             ..MATRIX_UNITS
         },
         Variant {
@@ -190,7 +178,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
                 let tile = if p.n_tokens > 64 { Tile::SMALL } else { Tile::of(p.n_tokens) };
                 tile.overrides(caps)
             },
-            tunables: &[("TM", &[64.0, 128.0]), ("TN", &[64.0, 128.0]), ("TK", &[32.0, 64.0])],
+            tunables: "TM=64|128,TN=64|128,TK=32|64",
             unsupported: &|p, _| few(p).or_else(|| nothing_left(p)),
             tolerance: Some(&two_f16_tolerance),
             ..MATRIX_UNITS
@@ -211,13 +199,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             constants: &|_, caps| {
                 Tile { tm: 32, tn: 32, tk: 32, fragments: (2, 2) }.overrides(caps)
             },
-            tunables: &[
-                ("TM", &[32.0, 64.0]),
-                ("TN", &[32.0, 64.0]),
-                ("TK", &[16.0, 32.0]),
-                ("FM", &[2.0, 4.0]),
-                ("FN", &[2.0, 4.0]),
-            ],
+            tunables: "TM=32|64,TN=32|64,TK=16|32,FM=2|4,FN=2|4",
             ..MATRIX_UNITS
         },
     ],
@@ -270,18 +252,9 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             N_TOKENS=128,ROWS=128,K=64,WEIGHT=f16
             N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,Y_OFFSET=64,Y_AFTER=32
             # Added to what y held, in whole tiles and in others.
-            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
-            N_TOKENS=35,ROWS=70,K=256,WEIGHT=f16,BETA=1
-            N_TOKENS=9,ROWS=33,K=96,WEIGHT=f16,ACT_FORMAT=f32,BETA=1
-            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
-            N_TOKENS=35,ROWS=70,K=256,WEIGHT=bf16,BETA=1
-            N_TOKENS=9,ROWS=33,K=96,WEIGHT=bf16,ACT_FORMAT=f32,BETA=1
-            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
-            N_TOKENS=35,ROWS=70,K=256,WEIGHT=q4_k,BETA=1
-            N_TOKENS=9,ROWS=33,K=96,WEIGHT=q4_k,ACT_FORMAT=f32,BETA=1
-            N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,BETA=1
-            N_TOKENS=35,ROWS=70,K=256,BETA=1
-            N_TOKENS=9,ROWS=33,K=96,ACT_FORMAT=f32,BETA=1
+            WEIGHT=f32|f16|bf16|q4_k,BETA=1:
+                N_TOKENS=64,ROWS=64,K=96; N_TOKENS=35,ROWS=70,K=256
+                N_TOKENS=9,ROWS=33,K=96,ACT_FORMAT=f32
             # One element.
             ACT_FORMAT=f32
             # Activations of f32 in whole tiles, and in parts of the columns.
@@ -290,17 +263,11 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
                 N_TOKENS=16,ROWS=64,K=1152,ACT_FORMAT=f32,BETA=1
             # Columns in parts, the last one shorter.
             WEIGHT=f16|bf16|q8_0:
-                N_TOKENS=16,ROWS=48,K=1152
-                N_TOKENS=16,ROWS=48,K=1152,Y_OFFSET=4,Y_AFTER=8,BETA=1
-            WEIGHT=f16|bf16|q8_0:
-                N_TOKENS=40,ROWS=200,K=1000
-                N_TOKENS=40,ROWS=200,K=1000,Y_OFFSET=4,Y_AFTER=8,BETA=1
-            WEIGHT=f16|bf16|q8_0:
-                N_TOKENS=128,ROWS=256,K=2048
-                N_TOKENS=128,ROWS=256,K=2048,Y_OFFSET=4,Y_AFTER=8,BETA=1
-            WEIGHT=f16|bf16|q8_0:
-                N_TOKENS=300,ROWS=130,K=600
-                N_TOKENS=300,ROWS=130,K=600,Y_OFFSET=4,Y_AFTER=8,BETA=1
+                N_TOKENS=16,ROWS=48,K=1152; N_TOKENS=40,ROWS=200,K=1000
+                N_TOKENS=128,ROWS=256,K=2048; N_TOKENS=300,ROWS=130,K=600
+                Y_OFFSET=4,Y_AFTER=8,BETA=1:
+                    N_TOKENS=16,ROWS=48,K=1152; N_TOKENS=40,ROWS=200,K=1000
+                    N_TOKENS=128,ROWS=256,K=2048; N_TOKENS=300,ROWS=130,K=600
     ",
     bench: "
         ACT_FORMAT=f16:

@@ -161,40 +161,6 @@ pub fn one_size(caps: &Capabilities) -> Option<String> {
         .then(|| "subgroups of several sizes, or of fewer than 4 lanes".to_owned())
 }
 
-/// Tunables of the portable variants.
-pub const WORKGROUP_LANES: Tunables = &[
-    ("WG", &[64.0, 128.0, 256.0]),
-    ("LANES", &[8.0, 16.0, 32.0, 64.0, 128.0]),
-    ("UNROLL", &[4.0, 9.0]),
-];
-
-/// Tunables of a subgroup per row with its whole share in flight.
-pub const WHOLE_SHARES: Tunables = &[
-    ("WG", &[64.0, 128.0, 256.0, 512.0]),
-    ("ROWS_PER_WG", &[2.0, 4.0, 8.0, 16.0]),
-    ("UNROLL", &[3.0, 5.0, 9.0]),
-];
-
-/// LANES and TEAMS worth trying: rows of 1152, 2048, 6912 and 8192 16-bit weights are 144, 256,
-/// 864 and 1024 chunks of 16 bytes.
-pub const TEAMS: Tunables = &[
-    (
-        "LANES",
-        &[
-            16.0, 32.0, 48.0, 64.0, 72.0, 96.0, 108.0, 128.0, 144.0, 192.0, 216.0, 256.0, 288.0,
-            512.0,
-        ],
-    ),
-    ("TEAMS", &[1.0, 2.0, 4.0, 8.0]),
-];
-
-/// Tunables of schedules whose thread groups work on several rows at a time.
-pub const STACKED_TEAMS: Tunables = &[
-    ("LANES", &[16.0, 32.0, 48.0, 64.0, 96.0, 128.0, 144.0, 192.0, 256.0]),
-    ("TEAMS", &[1.0, 2.0, 4.0]),
-    ("RUN", &[2.0, 3.0, 4.0]),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;

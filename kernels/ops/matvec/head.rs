@@ -54,8 +54,7 @@ pub fn dot4_unsupported<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String>
 }
 
 /// Tunables of the variants over soa_int8.wgsl.
-pub const DOT4_TUNABLES: Tunables =
-    &[("WG", &[128.0, 256.0, 512.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
+pub const DOT4_TUNABLES: &str = "WG=128|256|512,LANES=4|8|16|32";
 
 /// Variants from the one expected to be fastest downwards.
 pub fn prefer<P: MatVec>(p: &P) -> &'static [&'static str] {
@@ -93,14 +92,14 @@ mod tests {
     /// lists have room for one of every 64 rows.
     #[test]
     fn workgroups_of_a_head_have_64_to_1024_rows() {
-        let tunable = |name| DOT4_TUNABLES.iter().find(|t| t.0 == name).map_or(&[][..], |t| t.1);
+        assert_eq!(DOT4_TUNABLES, "WG=128|256|512,LANES=4|8|16|32");
         for size in [4, 8, 16, 32, 64] {
             let caps = Capabilities { subgroup: Some((size, size)), ..Capabilities::minimal() };
             for rows in (1..3000).chain([32_000, 128_256, 151_936, 262_144, 262_147, 600_001]) {
                 let head = Head { rows, k: 1152, weight: Format::Q4K };
                 let constants = dot4_geometry(&head, &caps);
-                for &wg in tunable("WG") {
-                    for &lanes in tunable("LANES") {
+                for wg in [128.0, 256.0, 512.0] {
+                    for lanes in [4.0, 8.0, 16.0, 32.0] {
                         let mut c: Constants =
                             constants.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect();
                         c.insert("WG".into(), wg);

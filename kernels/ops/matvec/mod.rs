@@ -102,13 +102,12 @@ pub fn nmse(rows: usize) -> f64 {
 /// residual_rms_norm, and then a product as in gemv or gemv_q.
 pub fn joined_tolerance<P: MatVec>(p: &P, outputs: usize) -> Tolerance {
     let walk = (p.k() as f64).sqrt();
-    Tolerance {
-        k: if p.weight().is_dense() { 24.0 + 3.0 * walk } else { 72.0 + 5.0 * walk },
-        rounding: 0.0,
+    Tolerance::new(
+        if p.weight().is_dense() { 24.0 + 3.0 * walk } else { 72.0 + 5.0 * walk },
         // Few elements may cancel, in x + branch too.
-        nmse: nmse(outputs.min(p.k())),
-        reason: "two norms and a rounded sum as in residual_rms_norm, 8 + sqrt K, and a product as \
+        nmse(outputs.min(p.k())),
+        "two norms and a rounded sum as in residual_rms_norm, 8 + sqrt K, and a product as \
                  in gemv or gemv_q; how far the stream's errors reach a result is in the \
                  reference's magnitude",
-    }
+    )
 }

@@ -21,7 +21,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const FAN: Variant<P> = Variant {
         stages: &[Stage::main(&lanes_grid)],
         constants: &workgroup_lanes,
-        tunables: WORKGROUP_LANES,
+        tunables: "WG=64|128|256,LANES=8|16|32|64|128,UNROLL=4|9",
         unsupported: &one_dense_vector,
         ..Variant::PLAIN
     };
@@ -30,7 +30,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const SUBGROUP_SHARE: Variant<P> = Variant {
         stages: &[Stage::main(&rows_grid)],
         constants: &|_, caps| rows_per_group(caps, 1.0),
-        tunables: WHOLE_SHARES,
+        tunables: "WG=64|128|256|512,ROWS_PER_WG=2|4|8|16,UNROLL=3|5|9",
         unsupported: &one_dense_vector,
         ..Variant::PLAIN
     };
@@ -39,7 +39,8 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const SPLIT_ROW: Variant<P> = Variant {
         stages: &[Stage::main(&team_grid)],
         constants: &|p, caps| team(p, caps, p.chunks16(), 1),
-        tunables: TEAMS,
+        // Rows of 1152, 2048, 6912 and 8192 16-bit weights are 144, 256, 864 and 1024 chunks.
+        tunables: "LANES=16|32|48|64|72|96|108|128|144|192|216|256|288|512,TEAMS=1|2|4|8",
         unsupported: &one_dense_vector,
         ..Variant::PLAIN
     };
@@ -57,7 +58,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/split_k: a thread group over three dense rows.
     pub const SPLIT_K: Variant<P> = Variant {
         constants: &|p, caps| [team(p, caps, p.chunks16(), 3), vec![("RUN", 3.0)]].concat(),
-        tunables: STACKED_TEAMS,
+        tunables: "LANES=16|32|48|64|96|128|144|192|256,TEAMS=1|2|4,RUN=2|3|4",
         ..Self::SPLIT_ROW
     };
 
@@ -67,11 +68,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         constants: &sweep,
         phase: &sweep_phase,
         early: true,
-        tunables: &[
-            ("WG", &[256.0, 512.0]),
-            ("LANES", &[32.0, 64.0, 128.0]),
-            ("RUN", &[4.0, 8.0, 12.0, 16.0]),
-        ],
+        tunables: "WG=256|512,LANES=32|64|128,RUN=4|8|12|16",
         unsupported: &|p, caps| one_dense_vector(p, caps).or_else(|| one_size(caps)),
         ..Variant::PLAIN
     };
@@ -94,7 +91,7 @@ impl<P: MatVec + 'static> Schedule<P> {
             let wg = chunks.min(few_rows.max(few_sums)).min(caps.invocations as usize);
             vec![("WG", (wg.max(size) / size * size) as f64)]
         },
-        tunables: &[("WG", &[32.0, 64.0, 128.0, 256.0, 320.0, 512.0])],
+        tunables: "WG=32|64|128|256|320|512",
         ..Variant::PLAIN
     };
 
@@ -105,7 +102,7 @@ impl<P: MatVec + 'static> Schedule<P> {
             let lanes = f64::from(soa::lanes(p, 32, 1));
             along_rows::<P>(vec![("LANES", lanes), ("TILE", soa::tile(p, caps, 1) as f64)])
         },
-        tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", soa::LANES)],
+        tunables: "WG=64|128|256,LANES=4|8|16|32",
         unsupported: &one_soa_vector,
         packing: Packing::Planes,
         ..Variant::PLAIN
@@ -114,7 +111,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/subgroup_tiles: LANES lanes an SoA row.
     pub const SUBGROUP_TILES: Variant<P> = Variant {
         constants: &|p, caps| along_rows::<P>(soa::staged(p, soa::subgroup(caps).min(32), caps)),
-        tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", soa::LANES)],
+        tunables: "WG=64|128|256|512,LANES=4|8|16|32",
         ..Self::TREE
     };
 
@@ -123,7 +120,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         stages: &[Stage::main(&|p, c| soa::dot4_groups(p.rows(), c))],
         constants: &|p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),
         phase: &|p, caps, grid| soa::dot4_phase(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>),
-        tunables: soa::TURNS,
+        tunables: "WG=128|256|512|1024,LANES=8|16|32,EACH=1|2|4,GROUPS=264|65535,SPLIT=1|4|8",
         unsupported: &|p, caps| one_soa_vector(p, caps).or_else(|| soa::below_a_block(p)),
         ..Self::TREE
     };
@@ -134,7 +131,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/gate_up_tree: LANES invocations an output over dense rows.
     pub const GATE_UP_TREE: Variant<P> = Variant {
         stages: &[Stage::main(&outputs_grid)],
-        tunables: OUTPUT_LANES,
+        tunables: "WG=64|128|256,LANES=4|8|16|32",
         unsupported: &dense_only,
         ..Variant::PLAIN
     };
@@ -156,11 +153,7 @@ impl<P: MatVec + 'static> Schedule<P> {
             let geometry = soa::dot4_phase(p, caps, grid, &[4])?;
             Some([&stacked(p)[..], &geometry].concat())
         },
-        tunables: &[
-            ("WG", &[128.0, 256.0, 512.0]),
-            ("LANES", &[4.0, 8.0, 16.0, 32.0]),
-            ("GROUPS", &[132.0, 264.0, 1056.0]),
-        ],
+        tunables: "WG=128|256|512,LANES=4|8|16|32,GROUPS=132|264|1056",
         unsupported: &|p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
         packing: Packing::Planes,
         ..Variant::PLAIN
@@ -173,8 +166,6 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Self::SWEEP
     };
 }
-
-const OUTPUT_LANES: Tunables = &[("WG", &[64.0, 128.0, 256.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])];
 
 /// Workgroups of WG / LANES outputs.
 fn outputs_grid<P: MatVec>(p: &P, c: &Constants) -> usize {

@@ -157,15 +157,3 @@ pub fn dot4_groups(rows: usize, c: &Constants) -> usize {
     let sets = rows.div_ceil(turn.max(1));
     sets.div_ceil(sets.div_ceil(c["GROUPS"] as usize))
 }
-
-/// Tunables of the variants whose workgroups iterate over rows.
-pub const TURNS: Tunables = &[
-    ("WG", &[128.0, 256.0, 512.0, 1024.0]),
-    ("LANES", &[8.0, 16.0, 32.0]),
-    ("EACH", &[1.0, 2.0, 4.0]),
-    ("GROUPS", &[264.0, 65535.0]),
-    ("SPLIT", &[1.0, 4.0, 8.0]),
-];
-
-/// Lanes worth trying where a group of them shares a row.
-pub const LANES: &[f64] = &[4.0, 8.0, 16.0, 32.0];

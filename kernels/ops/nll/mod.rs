@@ -24,7 +24,7 @@ pub static OPERATION: Declaration<Nll> = Declaration {
         Binding::output("y", &f32s, len!(p => p.rows)),
     ],
     variants: &[Variant {
-        tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])],
+        tunables: "WG=64|128|256|512|1024",
         ..Variant::new("naive", &[Stage::main(&|p, _| p.rows)])
     }],
     prefer: &|_| &["naive"],
@@ -33,13 +33,15 @@ pub static OPERATION: Declaration<Nll> = Declaration {
         // A difference, an exponential and a sum for each.
         flops: 3.0 * (p.rows * p.n) as f64,
     },
-    tolerance: &|p, _| Tolerance {
-        k: 16.0 + (p.n as f64).sqrt(),
-        rounding: 0.0,
-        // A row whose token takes nearly all of the probability has next to no value to divide by.
-        nmse: 1e-6,
-        reason: "N rounded additions behave as a random walk of step eps * sum; WGSL's exp errs by \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            16.0 + (p.n as f64).sqrt(),
+            // A row whose token takes nearly all of the probability has next to no value to divide
+            // by.
+            1e-6,
+            "N rounded additions behave as a random walk of step eps * sum; WGSL's exp errs by \
                  3 + 2 |x| units in the last place, its log by 2^-21",
+        )
     },
     cases: "
         N=1

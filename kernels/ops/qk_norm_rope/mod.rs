@@ -26,7 +26,7 @@ impl Rotates for QkNormRope {
 }
 
 /// A workgroup a head.
-const fn variant(name: &'static str, tunables: Tunables) -> Variant<QkNormRope> {
+const fn variant(name: &'static str, tunables: &'static str) -> Variant<QkNormRope> {
     Variant {
         name,
         stages: &[Stage { entry: "main", grid: &|p, _| p.q_heads() + p.kv_heads }],
@@ -49,7 +49,7 @@ pub static OPERATION: Declaration<QkNormRope> = Declaration {
         rope(),
     ],
     variants: &[
-        variant("naive", &[]),
+        variant("naive", ""),
         variant("workgroup", WORKGROUPS),
         variant("subgroup", WORKGROUPS),
     ],
@@ -58,11 +58,12 @@ pub static OPERATION: Declaration<QkNormRope> = Declaration {
         let elements = p.q_elements() + p.k_elements();
         Cost { bytes: (8 * elements + 12 * p.head_dim) as f64, flops: (7 * elements) as f64 }
     },
-    tolerance: &|p, _| Tolerance {
-        k: 8.0 + (p.head_dim as f64).sqrt(),
-        rounding: 0.0,
-        nmse: 1e-11,
-        reason: "as rms_norm, then two products with table entries rounded once",
+    tolerance: &|p, _| {
+        Tolerance::new(
+            8.0 + (p.head_dim as f64).sqrt(),
+            1e-11,
+            "as rms_norm, then two products with table entries rounded once",
+        )
     },
     cases: "
         EPS=1e-6,ROPE_BASE=10000:

@@ -15,8 +15,7 @@ crate::params! {
         eps: f32 = EPS,
         rope_base: f32 = ROPE_BASE,
         rope_factors: RopeFactors = ROPE_FACTORS,
-        kv_size: usize =
-            dim("KV_SIZE", "slots of the cache; they wrap", 16, 60),
+        kv_size: usize = dim("KV_SIZE", "slots of the cache; they wrap", 16, 60),
         kv_format: KvFormat = KV_FORMAT,
         n_tokens: usize = N_TOKENS,
         tokens_of: TokensOf = TOKENS_OF,
@@ -105,13 +104,14 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             flops: (7 * p.n_tokens * (query + key)) as f64,
         }
     },
-    tolerance: &|p, _| Tolerance {
-        k: 8.0 + (p.head_dim as f64).sqrt(),
-        rounding: 0.0,
-        nmse: 1e-11,
-        reason: "as rms_norm, then two products with table entries rounded once; caches add the \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            8.0 + (p.head_dim as f64).sqrt(),
+            1e-11,
+            "as rms_norm, then two products with table entries rounded once; caches add the \
                  rounding of their type: of f16 in a direction that WGSL leaves open, of q8_0 half a \
                  step and what f16 takes from that",
+        )
     },
     cases: "
         EPS=1e-6,ROPE_BASE=10000:

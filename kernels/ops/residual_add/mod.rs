@@ -28,12 +28,7 @@ pub static OPERATION: Declaration<ResidualAdd> = Declaration {
     ],
     prefer: &|_| &["vec4", "naive"],
     cost: &|p, _| Cost { bytes: 12.0 * p.n as f64, flops: p.n as f64 },
-    tolerance: &|_, _| Tolerance {
-        k: 1.0,
-        rounding: 0.0,
-        nmse: 1e-13,
-        reason: "one rounded addition",
-    },
+    tolerance: &|_, _| Tolerance::new(1.0, 1e-13, "one rounded addition"),
     cases: "N=1|3|64|1152|2048|2051",
     bench: "N=1152|2048",
 };

@@ -28,17 +28,13 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
         Binding::input("delta", &f32s, len!(p => p.rows * p.n)),
         Binding::input("post_weight", &f32s, len!(p => p.n)),
         Binding::input("next_weight", &f32s, len!(p => p.n)),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
+        Binding::output("y", floats!(act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
-        Variant {
-            name: "naive",
-            stages: &[Stage::main(&|p, _| p.rows.div_ceil(2))],
-            ..Variant::PLAIN
-        },
+        Variant::new("naive", &[Stage::main(&|p, _| p.rows.div_ceil(2))]),
         Variant {
             unsupported: &|p, _| odd_f16_rows(p.rows, p.n, p.act_format),
-            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])],
+            tunables: "WG=64|128|256|512|1024",
             ..Variant::new("workgroup", A_ROW)
         },
         Variant {
@@ -52,7 +48,7 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
                 vec![("WG", wide as f64)]
             },
             phase: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
-            tunables: &[("WG", &[128.0, 256.0, 288.0, 512.0, 1024.0])],
+            tunables: "WG=128|256|288|512|1024",
             unsupported: &|p, _| no_multiple("N", p.n, 4),
             ..Variant::new("subgroup", A_ROW)
         },
@@ -67,33 +63,24 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
         let read = 16.0 + 4.0 * post;
         Cost { bytes: (read + p.act_format.bytes() as f64) * n, flops: (5.0 + 4.0 * post) * n }
     },
-    tolerance: &|p, _| Tolerance {
-        k: 8.0 + (p.n as f64).sqrt(),
-        rounding: 0.0,
-        // Few elements may cancel in x + branch, and NMSE then divides by next to nothing.
-        nmse: if p.n < 8 { 9e-6 } else { 1e-11 },
-        reason: "two norms as in rms_norm and a rounded sum between them; how far an error of the \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            8.0 + (p.n as f64).sqrt(),
+            // Few elements may cancel in x + branch, and NMSE then divides by next to nothing.
+            if p.n < 8 { 9e-6 } else { 1e-11 },
+            "two norms as in rms_norm and a rounded sum between them; how far an error of the \
                  branch reaches y is in the reference's magnitude",
+        )
     },
     cases: "
         EPS=1e-6,ACT_FORMAT=f16:
-            N=1
-            N=3,EPS=0.01
-            N=1152,ACT_FORMAT=f32
-            N=2048,EPS=1e-5,ACT_FORMAT=f32
-            N=2051
-            N=5,ACT_FORMAT=f32,ROWS=3
-            N=1152,ROWS=7; N=8200,ROWS=2
-            # Longer than what a workgroup of 256 or 512 keeps in registers.
-            N=8200,WEIGHT_OFFSET=gemma
-            POST_NORM=rms,ACT_FORMAT=f32
-            N=3,EPS=0.01,POST_NORM=rms,ACT_FORMAT=f32
-            N=1152,POST_NORM=rms
-            N=2048,EPS=1e-5,POST_NORM=rms
-            N=2051,POST_NORM=rms,ACT_FORMAT=f32
-            N=5,POST_NORM=rms,ACT_FORMAT=f32,ROWS=3
-            N=1152,POST_NORM=rms,ROWS=7; N=8200,POST_NORM=rms,ROWS=2
-            N=8200,WEIGHT_OFFSET=gemma,POST_NORM=rms
+            N=1|2051; N=3,EPS=0.01; N=1152,ACT_FORMAT=f32; N=2048,EPS=1e-5,ACT_FORMAT=f32
+            POST_NORM=rms:
+                N=1|2051,ACT_FORMAT=f32; N=3,EPS=0.01,ACT_FORMAT=f32; N=1152; N=2048,EPS=1e-5
+            POST_NORM=none|rms:
+                N=5,ACT_FORMAT=f32,ROWS=3; N=1152,ROWS=7; N=8200,ROWS=2
+                # Longer than what a workgroup of 256 or 512 keeps in registers.
+                N=8200,WEIGHT_OFFSET=gemma
     ",
     bench: "
         EPS=1e-6:

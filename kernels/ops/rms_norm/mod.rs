@@ -13,14 +13,12 @@ crate::params! {
     }
 }
 
-const WIDTHS: Tunables = &[("WG", &[64.0, 128.0, 256.0, 512.0, 1024.0])];
-
 /// A variant with a workgroup a row.
 const fn variant(name: &'static str) -> Variant<RmsNorm> {
     Variant {
         name,
         stages: &[Stage { entry: "main", grid: &|p, _| p.rows }],
-        tunables: WIDTHS,
+        tunables: "WG=64|128|256|512|1024",
         unsupported: &too_many_or_odd,
         ..Variant::PLAIN
     }
@@ -46,7 +44,7 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
     bindings: &[
         Binding::input("x", &f32s, len!(p => p.rows * p.n)),
         Binding::input("weight", &f32s, len!(p => p.n)),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows * p.n)),
+        Binding::output("y", floats!(act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[
         Variant::new("naive", &[Stage::main(&|_, _| 1)]),
@@ -70,22 +68,18 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
         let bytes = (4.0 + p.act_format.bytes() as f64) * rows * n + 4.0 * n;
         Cost { bytes, flops: 4.0 * rows * n }
     },
-    tolerance: &|p, _| Tolerance {
-        k: 8.0 + (p.n as f64).sqrt(),
-        rounding: 0.0,
-        nmse: 1e-11,
-        reason: "the sum of N squares (no cancellation) and an inverseSqrt of 2 ULP scale the row",
+    tolerance: &|p, _| {
+        Tolerance::new(
+            8.0 + (p.n as f64).sqrt(),
+            1e-11,
+            "the sum of N squares (no cancellation) and an inverseSqrt of 2 ULP scale the row",
+        )
     },
     cases: "
         EPS=1e-6:
-            N=1|1152
-            N=2048|255,EPS=1e-5
-            N=6912
-            ROWS=8,N=128,ACT_FORMAT=f16
-            N=1|1152,WEIGHT_OFFSET=gemma,ACT_FORMAT=f16
-            N=2048|255,EPS=1e-5,WEIGHT_OFFSET=gemma,ACT_FORMAT=f16
-            N=6912,WEIGHT_OFFSET=gemma,ACT_FORMAT=f16
-            ROWS=8,N=128,WEIGHT_OFFSET=gemma
+            N=1|1152|6912; N=2048|255,EPS=1e-5; ROWS=8,N=128,ACT_FORMAT=f16
+            WEIGHT_OFFSET=gemma:
+                N=1|1152|6912,ACT_FORMAT=f16; N=2048|255,EPS=1e-5,ACT_FORMAT=f16; ROWS=8,N=128
     ",
     bench: "N=1152,EPS=1e-6; N=2048,EPS=1e-5",
 };

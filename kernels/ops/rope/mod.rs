@@ -61,11 +61,12 @@ pub static OPERATION: Declaration<Rope> = Declaration {
         let elements = p.elements() as f64;
         Cost { bytes: 8.0 * elements + 4.0 * p.head_dim as f64, flops: 3.0 * elements }
     },
-    tolerance: &|_, _| Tolerance {
-        k: 4.0,
-        rounding: 0.0,
-        nmse: 1e-12,
-        reason: "two products with table entries rounded once, and their rounded sum",
+    tolerance: &|_, _| {
+        Tolerance::new(
+            4.0,
+            1e-12,
+            "two products with table entries rounded once, and their rounded sum",
+        )
     },
     cases: "
         ROPE_BASE=10000:

@@ -97,6 +97,20 @@ fn keeps_other_than_a_nucleus(p: &Sample, caps: &Capabilities) -> Option<String>
     })
 }
 
+/// A stage of `blocks` workgroups.
+const fn in_blocks(entry: &'static str) -> Stage<Sample> {
+    Stage { entry, grid: &|_, c| c["BLOCKS"] as usize }
+}
+
+/// The stage that takes the token.
+const CHOOSE: Stage<Sample> = Stage { entry: "choose", grid: &|_, _| 1 };
+
+/// Geometry of blocks of which each invocation reads vectors, `least` blocks at the least.
+fn vector_blocks(p: &Sample, caps: &Capabilities, least: f64) -> Overrides {
+    let lanes = largest_group(caps).min(256.0);
+    vec![("WG", lanes), ("BLOCKS", blocks(p, lanes).max(least))]
+}
+
 /// The declaration.
 pub static OPERATION: Declaration<Sample> = Declaration {
     name: "sample",
@@ -133,14 +147,10 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                         _ => c["MERGERS"] as usize,
                     },
                 },
-                Stage { entry: "choose", grid: &|_, _| 1 },
+                CHOOSE,
             ],
             constants: &|_, caps| vec![("WG", largest_group(caps).min(512.0))],
-            tunables: &[
-                ("WG", &[128.0, 256.0, 512.0]),
-                ("SLICE", &[256.0, 512.0, 1024.0, 2048.0]),
-                ("MERGERS", &[8.0, 16.0, 32.0]),
-            ],
+            tunables: "WG=128|256|512,SLICE=256|512|1024|2048,MERGERS=8|16|32",
             unsupported: &too_many,
             ..Variant::PLAIN
         },
@@ -149,8 +159,8 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             stages: &[
                 // One more than take maxima: it clears the bins.
                 Stage { entry: "largest", grid: &|_, c| c["BLOCKS"] as usize + 1 },
-                Stage { entry: "tally", grid: &|_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: &|_, _| 1 },
+                in_blocks("tally"),
+                CHOOSE,
             ],
             constants: &|p, caps| {
                 // A logit an invocation, where there are as many.
@@ -158,45 +168,29 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                 let blocks = p.n.div_ceil(lanes as usize).next_power_of_two().min(MOST_BLOCKS);
                 vec![("WG", lanes), ("BLOCKS", blocks as f64)]
             },
-            tunables: &[("WG", &[256.0, 512.0, 1024.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
+            tunables: "WG=256|512|1024,BLOCKS=64|128|256",
             unsupported: &impossible,
             ..Variant::PLAIN
         },
         Variant {
             name: "nucleus",
-            stages: &[
-                Stage { entry: "race", grid: &|_, c| c["BLOCKS"] as usize },
-                Stage { entry: "weigh", grid: &|_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: &|_, _| 1 },
-            ],
-            constants: &|p, caps| {
-                let lanes = largest_group(caps).min(256.0);
-                vec![("WG", lanes), ("BLOCKS", blocks(p, lanes).max(PICKS))]
-            },
-            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
+            stages: &[in_blocks("race"), in_blocks("weigh"), CHOOSE],
+            constants: &|p, caps| vector_blocks(p, caps, PICKS),
+            tunables: "WG=128|256|512,BLOCKS=64|128|256",
             unsupported: &keeps_other_than_a_nucleus,
             ..Variant::PLAIN
         },
         Variant {
             name: "race",
-            stages: &[
-                Stage { entry: "race", grid: &|_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: &|_, _| 1 },
-            ],
-            constants: &|p, caps| {
-                let lanes = largest_group(caps).min(256.0);
-                vec![("WG", lanes), ("BLOCKS", blocks(p, lanes))]
-            },
-            tunables: &[("WG", &[128.0, 256.0, 512.0]), ("BLOCKS", &[64.0, 128.0, 256.0])],
+            stages: &[in_blocks("race"), CHOOSE],
+            constants: &|p, caps| vector_blocks(p, caps, 1.0),
+            tunables: "WG=128|256|512,BLOCKS=64|128|256",
             unsupported: &leaves_some_out,
             ..Variant::PLAIN
         },
         Variant {
             name: "threshold",
-            stages: &[
-                Stage { entry: "scan", grid: &|_, c| c["BLOCKS"] as usize },
-                Stage { entry: "choose", grid: &|_, _| 1 },
-            ],
+            stages: &[in_blocks("scan"), CHOOSE],
             constants: &|p, caps| {
                 // A vector a group where there are no more, and as many as fill a large GPU.
                 let blocks = p.n.div_ceil(4 * RUN).next_power_of_two().min(128);
@@ -207,11 +201,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
                     ("COARSE", coarse as f64),
                 ]
             },
-            tunables: &[
-                ("WG", &[256.0, 512.0, 1024.0]),
-                ("BLOCKS", &[64.0, 128.0, 256.0]),
-                ("COARSE", &[128.0, 256.0, 512.0]),
-            ],
+            tunables: "WG=256|512|1024,BLOCKS=64|128|256,COARSE=128|256|512",
             unsupported: &too_many,
             ..Variant::PLAIN
         },
@@ -226,11 +216,10 @@ pub static OPERATION: Declaration<Sample> = Declaration {
         }
     },
     cost: &|p, _| Cost { bytes: 4.0 * p.n as f64, flops: 0.0 },
-    tolerance: &|_, _| Tolerance {
-        k: 0.0,
-        rounding: 0.0,
-        nmse: 0.0,
-        reason: "weights and sums are integers, and what rounds is defined: the token is exact",
+    tolerance: &|_, _| {
+        Tolerance::exact(
+            "weights and sums are integers, and what rounds is defined: the token is exact",
+        )
     },
     cases: "
         N_KV=9:

@@ -154,19 +154,11 @@ impl Prefetches {
         self.waits[place].is_empty() && self.tables[place].is_empty()
     }
 
-    /// Code at the beginning of the entry point.
-    pub(super) fn begin(&self) -> &'static str {
+    /// Code at the beginning and at the end of the entry point.
+    pub(super) fn around(&self) -> (&'static str, &'static str) {
         match (0..self.waits.len()).all(|place| self.is_empty(place)) {
-            true => "",
-            false => "    run_workgroup = group;\n",
-        }
-    }
-
-    /// Code at the end of the entry point.
-    pub(super) fn end(&self) -> &'static str {
-        match self.begin() {
-            "" => "",
-            _ => "    run_seen();\n",
+            true => ("", ""),
+            false => ("    run_workgroup = group;\n", "    run_seen();\n"),
         }
     }
 
@@ -208,12 +200,7 @@ impl Prefetches {
             let mut seen = 0;
             for share in shares {
                 let Some(weights) = self.weights[share.place] else { continue };
-                let phase = &phases[weights.phase];
-                let Some((_, name)) = phase.names.iter().find(|(own, _)| own == "weights") else {
-                    continue;
-                };
-                let offset = self.offset(phase, "weights", share.is_next);
-                let Weights { granules, element: Element { stride, read }, .. } = weights;
+                let Weights { phase, granules, element, .. } = weights;
                 let per_round = self.groups * self.teams;
                 // Where not all of it is brought, what is brought lies evenly, and so does what
                 // every workgroup of the phase finds.
@@ -226,12 +213,13 @@ impl Prefetches {
                         false => format!("u32(f32(at + {first}u) * {apart:?}f)"),
                     };
                     let index = format!(
-                        "{offset}min({granule}, {}u) * {}u + lane * {}u",
+                        "min({granule}, {}u) * {}u + lane * {}u",
                         granules - 1,
-                        GRANULE / stride,
-                        SECTOR / stride
+                        GRANULE / element.stride,
+                        SECTOR / element.stride
                     );
-                    let word = read(&format!("{name}[{index}]"));
+                    let of = (&phases[phase], "weights", share.is_next);
+                    let Some(word) = self.word(of, element, &index) else { continue };
                     let _ = writeln!(text, "        run_seen_{seen} = {word};");
                     seen += 1;
                 }
@@ -241,14 +229,22 @@ impl Prefetches {
         }
     }
 
-    /// Offset of a layer's tensor in a variable of a phase, and a plus.
-    fn offset(&self, phase: &JoinedPhase, name: &str, is_next: bool) -> String {
+    /// Load of the first word of an element: a phase, its variable, and whether it is the next
+    /// layer's.
+    fn word(
+        &self,
+        (phase, name, is_next): (&JoinedPhase, &str, bool),
+        element: Element,
+        index: &str,
+    ) -> Option<String> {
+        let (_, variable) = phase.names.iter().find(|(own, _)| own == name)?;
         let offset = phase.offsets.get(name).map(|offset| match is_next {
             // The last layer's again where none comes.
             true => offset.of(&format!("min(run_layer + 1u, {}u)", self.layers - 1)),
             false => offset.of("run_layer"),
         });
-        offset.map(|offset| format!("{offset} + ")).unwrap_or_default()
+        let offset = offset.map(|offset| format!("{offset} + ")).unwrap_or_default();
+        Some((element.read)(&format!("{variable}[{offset}{index}]")))
     }
 
     /// A sector each of the small tensors, for as many invocations as they have.
@@ -264,14 +260,9 @@ impl Prefetches {
         );
         let (mut first, mut separator) = (0, "        ");
         for table in tables {
-            let phase = &phases[table.phase];
-            let Some((_, name)) = phase.names.iter().find(|(own, _)| *own == table.name) else {
-                continue;
-            };
-            let Element { stride, read } = table.element;
-            let offset = self.offset(phase, &table.name, table.is_next);
-            let index = format!("{offset}(sector - {first}u) * {}u", SECTOR / stride);
-            let word = read(&format!("{name}[{index}]"));
+            let of = (&phases[table.phase], table.name.as_str(), table.is_next);
+            let index = format!("(sector - {first}u) * {}u", SECTOR / table.element.stride);
+            let Some(word) = self.word(of, table.element, &index) else { continue };
             first += table.sectors;
             let _ =
                 write!(text, "{separator}if (sector < {first}u) {{ run_seen_{seen} = {word}; }}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lathe_device::error::{Error, Result};
 use lathe_record::record::{SuiteConfig, SuiteRun};
 
-use super::{Measured, Test, Timed};
+use super::{Measured, Run, Test};
 use crate::sampling::Sampling;
 
 /// Set of configurations that run.
@@ -46,12 +46,8 @@ impl FromStr for Tier {
 pub struct Config {
     /// Name in tables and records.
     pub name: &'static str,
-    /// Prompt tokens.
-    pub prompt: usize,
-    /// Generated tokens, the one after the prompt included.
-    pub generate: usize,
-    /// Settings of sampling; none for the greedy choice.
-    pub sampling: Option<Sampling>,
+    /// Its test: the prompt's last step makes the first token, so there is one step less.
+    pub test: Test,
     /// Smallest tier that has it.
     tier: Tier,
 }
@@ -67,7 +63,8 @@ const fn config(
     sampling: Option<Sampling>,
     tier: Tier,
 ) -> Config {
-    Config { name, prompt, generate, sampling, tier }
+    let (depth, sequences, spare, generate) = (0, 1, 1, generate - 1);
+    Config { name, test: Test { depth, prompt, generate, sequences, sampling, spare }, tier }
 }
 
 const CONFIGS: [Config; 7] = [
@@ -98,46 +95,30 @@ impl Tier {
     }
 }
 
-impl Config {
-    /// Its test: the prompt's last step makes the first token, so there is one step less.
-    pub fn test(&self) -> Test {
-        let (prompt, generate, sampling) = (self.prompt, self.generate - 1, self.sampling);
-        Test { depth: 0, prompt, generate, sequences: 1, sampling, spare: 1 }
-    }
-}
-
 impl Measured {
     /// Figures of a configuration of the suite.
     pub fn config(self) -> SuiteConfig {
-        let lengths = [self.test.prompt, self.test.generate + 1];
-        let faster = self.runs.iter().map(|run| run.steps_per_submit).max().unwrap_or(1);
-        let runs = self.runs.iter().map(suite_run).collect();
-        let figures = SuiteConfig {
-            prompt_tokens: lengths[0],
-            generated_tokens: lengths[1],
-            sampling: self.test.sampling,
-            runs,
-            verified: self.verified,
-            kv_cache_bytes: self.kv_bytes,
-            selected: self.selected,
-            run_grid: self.run_grid,
-            watched: self.watched,
-            gpu_memory_bytes: self.memory[0],
-            gpu_memory_predicted_bytes: self.memory[1],
+        let Self { runs, figures } = self;
+        let faster = runs.iter().map(|(steps, _)| *steps).max().unwrap_or(1);
+        let config = SuiteConfig {
+            prompt_tokens: figures.n_prompt,
+            generated_tokens: figures.n_gen + 1,
+            runs: runs.iter().map(suite_run).collect(),
+            of: figures.of,
             ..SuiteConfig::default()
         };
-        figures.settled(faster)
+        config.settled(faster)
     }
 }
 
-fn suite_run(run: &Timed) -> SuiteRun {
+fn suite_run((steps_per_submit, run): &(usize, Run)) -> SuiteRun {
     // A tenth of a microsecond is less than the clock's noise, and a third of the digits.
     let ms = |time: Duration| (time.as_secs_f64() * 1e7).round() / 1e4;
-    let own_times = if run.steps_per_submit == 1 { &run.steps[..] } else { &[] };
+    let own_times = if *steps_per_submit == 1 { &run.steps[..] } else { &[] };
     SuiteRun {
-        steps_per_submit: run.steps_per_submit,
-        ttft_ms: ms(run.prompt),
-        decode_ms: ms(run.steps.iter().sum()),
+        steps_per_submit: *steps_per_submit,
+        ttft_ms: ms(run.ttft),
+        decode_ms: ms(run.step_time()),
         step_ms: own_times.iter().map(|step| ms(*step)).collect(),
     }
 }

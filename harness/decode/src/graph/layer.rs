@@ -18,7 +18,6 @@ use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, at, listed, 
 use crate::load::LayerWeights;
 use lathe_device::plan::layout::KvOrder;
 use lathe_device::plan::recording::{Label, TensorId, TensorInit};
-use lathe_device::plan::weights::WeightRows;
 
 /// A norm of the stream that the next matrix may make itself.
 struct Left {
@@ -26,8 +25,6 @@ struct Left {
     apart: Listed,
     /// The weight of the norm of a branch that joins the stream first, if one does.
     post: Option<TensorId>,
-    /// The weight of the stream's norm.
-    norm: TensorId,
 }
 
 /// Operations on a layer's heads before attention.
@@ -63,7 +60,7 @@ impl Lister<'_> {
 
     /// Lists a norm that no matrix takes over, as an operation of its own.
     fn apart(&mut self, left: Option<Left>) {
-        self.nodes.extend(left.map(|left| Node::Op(left.apart)));
+        self.nodes.extend(left.map(|left| Node::from(left.apart)));
     }
 
     /// A branch normed, added to the stream, and the stream normed for the next matrix, which may
@@ -95,7 +92,7 @@ impl Lister<'_> {
         ];
         let kernel = &lathe_kernels::residual_rms_norm::OPERATION;
         let apart = listed(at(Some(layer), op), kernel, &residual, &bindings);
-        Some(Left { apart, post: Some(post), norm: next })
+        Some(Left { apart, post: Some(post) })
     }
 
     /// Buffer for a residual stream that an operation writes anew.
@@ -131,7 +128,6 @@ impl Lister<'_> {
         let vectors = KvVectors { format: options.kv, head_dim: c.head_dim };
         let content = TensorInit::Kv { len, vectors, order: KvOrder::Heads };
         let cache = KvCache {
-            layer,
             k: self.tensor(format!("l{layer}.k_cache"), content.clone()),
             v: self.tensor(format!("l{layer}.v_cache"), content),
             capacity,
@@ -144,15 +140,11 @@ impl Lister<'_> {
     /// All layers. The rows of a matrix meet all tokens while they are read once. Where branches are
     /// normed, the last one's residual also makes the head's input.
     pub(super) fn layers(&mut self, v: &Vectors, norms: &[TensorId]) {
-        let c = self.config;
-        let mut left = (c.post_norms && c.n_layers > 0).then(|| Left {
-            apart: self.norm(at(Some(0), "attn_norm"), v, norms[0]),
-            post: None,
-            norm: norms[0],
-        });
+        let mut left = None;
         for (i, w) in self.weights.layers.iter().enumerate() {
             let cache = if v.in_chunk { self.caches[i] } else { self.new_cache(i) };
-            self.qkv(i, w, v, norms[i], left);
+            let first = left.or_else(|| self.first_norm(at(Some(i), "attn_norm"), v, norms[i]));
+            self.qkv(i, w, v, norms[i], first);
             match v.in_chunk {
                 true => self.chunk_attention(i, w, v),
                 false => self.token_attention(i, w, v, cache),
@@ -162,8 +154,10 @@ impl Lister<'_> {
             self.products(at(Some(i), "attn_output"), output, v, attended, end);
             let ffn_norm = self.values(format!("l{i}.ffn_norm"), &w.ffn_norm);
             let post = ("post_attention_norm", w.post_attention_norm.as_ref());
-            left = self.residual(i, "attn_residual", v, post, ffn_norm);
-            self.gate_up(i, w, v, ffn_norm, left);
+            let joined = self.residual(i, "attn_residual", v, post, ffn_norm);
+            let label = at(Some(i), "ffn_norm");
+            let first = joined.or_else(|| self.first_norm(label, v, ffn_norm));
+            self.gate_up(i, w, v, ffn_norm, first);
             let down = std::slice::from_ref(&w.ffn_down);
             self.products(at(Some(i), "ffn_down"), down, v, Input::Vector(v.gated), end);
             let post = ("post_ffw_norm", w.post_ffw_norm.as_ref());
@@ -172,24 +166,11 @@ impl Lister<'_> {
         self.apart(left);
     }
 
-    /// The matrices that begin a branch, after the norm of the stream that is left to them, if one
-    /// is. The matrices of one token norm the stream themselves where branches are not normed.
-    fn begin_branch(
-        &mut self,
-        label: Label,
-        matrices: &[WeightRows],
-        v: &Vectors,
-        (op, weight): (&'static str, TensorId),
-        left: Option<Left>,
-        to: To,
-    ) {
-        self.apart(left);
-        let input = self.branch_input(v, weight);
-        if !self.config.post_norms && !v.is_one() {
-            let norm = self.norm(Label { op, ..label }, v, weight);
-            self.nodes.push(Node::Op(norm));
-        }
-        self.products(label, matrices, v, input, to);
+    /// The norm of the stream before a branch whose matrix reads its output: not one token's where
+    /// branches are not normed, since that matrix norms the stream itself.
+    fn first_norm(&self, label: Label, v: &Vectors, weight: TensorId) -> Option<Left> {
+        let is_read = self.config.post_norms || !v.is_one();
+        is_read.then(|| Left { apart: self.norm(label, v, weight), post: None })
     }
 
     /// QKV, with the norm of the stream that is left to it, if one is.
@@ -202,17 +183,19 @@ impl Lister<'_> {
         left: Option<Left>,
     ) {
         let (label, to) = (at(Some(layer), "qkv"), (v.qkv, Beta::Zero));
+        let input = self.branch_input(v, attn_norm);
         let (left, rows) = match (left, &w.qkv[..]) {
             (Some(left), [rows]) if v.is_one() => (left, rows),
             (left, matrices) => {
-                self.begin_branch(label, matrices, v, ("attn_norm", attn_norm), left, to);
+                self.apart(left);
+                self.products(label, matrices, v, input, to);
                 return;
             }
         };
         let weights = self.matrix(matrix_name(label, 0), rows);
         let one = match left.post {
             None => {
-                let input = Input::Norm { stream: v.stream, weight: left.norm };
+                let input = Input::Norm { stream: v.stream, weight: attn_norm };
                 self.product(label, (weights, rows), v, input, (to, 0, 0))
             }
             Some(post) => {
@@ -223,14 +206,13 @@ impl Lister<'_> {
                     y_offset: 0,
                     eps: self.config.rms_eps,
                 };
-                let bindings = self.joined(v, (weights, v.qkv), post, left.norm);
+                let bindings = self.joined(v, (weights, v.qkv), post, attn_norm);
                 let kernel = &lathe_kernels::residual_norm_gemv::OPERATION;
                 listed(label, kernel, &fused, &bindings)
             }
         };
-        let input = self.branch_input(v, attn_norm);
         let product = self.product(label, (weights, rows), v, input, (to, 0, 0));
-        self.nodes.push(Node::Fused(one, vec![left.apart, product]));
+        self.nodes.push(Node { op: one, apart: vec![left.apart, product] });
     }
 
     /// Lists the operations from the product of QKV to the output of attention, for a token of each
@@ -287,7 +269,7 @@ impl Lister<'_> {
             },
             &[&kv[..], &[("q", v.q.id), ("y", v.attended.id)]].concat(),
         );
-        self.nodes.push(Node::Fused(one, vec![apart, decode]));
+        self.nodes.push(Node { op: one, apart: vec![apart, decode] });
     }
 
     /// Describes a layer's operations on the heads of a token before attention, with a cache of
@@ -338,8 +320,9 @@ impl Lister<'_> {
         let rows = match &w.gate_up[..] {
             [rows] if v.is_one() => rows,
             matrices => {
-                let to = (v.gate_up, Beta::Zero);
-                self.begin_branch(label, matrices, v, ("ffn_norm", ffn_norm), left, to);
+                self.apart(left);
+                let input = self.branch_input(v, ffn_norm);
+                self.products(label, matrices, v, input, (v.gate_up, Beta::Zero));
                 self.glu(layer, v);
                 return;
             }
@@ -361,10 +344,10 @@ impl Lister<'_> {
         ];
         let block = listed(label, &lathe_kernels::fused_ffn::OPERATION, &block, &bindings);
         let (apart, post) = match left {
-            Some(Left { apart, post: Some(post), .. }) => (apart, post),
+            Some(Left { apart, post: Some(post) }) => (apart, post),
             left => {
                 self.apart(left);
-                self.nodes.push(Node::Op(block));
+                self.nodes.push(block.into());
                 return;
             }
         };
@@ -372,7 +355,7 @@ impl Lister<'_> {
         let bindings = self.joined(v, (weights, v.gated), post, ffn_norm);
         let joined =
             listed(label, &lathe_kernels::residual_norm_ffn::OPERATION, &joined, &bindings);
-        self.nodes.push(Node::Fused(joined, vec![apart, block]));
+        self.nodes.push(Node { op: joined, apart: vec![apart, block] });
     }
 
     /// Gate times up.

@@ -19,7 +19,7 @@ use choose::Chooser;
 use lathe_device::error::{Error, Result};
 use lathe_device::plan::recording::{Recording, TensorId};
 use lathe_device::plan::run::Runs;
-use lathe_device::plan::select::{self, Hint};
+use lathe_device::plan::target::kernel_named;
 use lathe_device::plan::tuned::Tuned;
 use lathe_model::Config;
 pub use lathe_record::record::Selected;
@@ -28,8 +28,6 @@ pub use lathe_record::record::Selected;
 /// (kv_heads, capacity, head_dim) each.
 #[derive(Clone, Copy, Debug)]
 pub struct KvCache {
-    /// Layer.
-    pub layer: usize,
     /// Keys, rotated.
     pub k: TensorId,
     /// Values.
@@ -115,19 +113,9 @@ impl DecodeGraph {
     }
 }
 
-/// The operations that a model's step and chunks may have, over all alternatives.
-pub fn operations(
-    config: &Config,
-    weights: &Weights,
-    options: &DecodeOptions,
-) -> BTreeSet<&'static str> {
-    let steps = step::list(config, weights, options, options.built_chunks(), u64::MAX);
-    let chunks = steps.chunks.iter().flat_map(|(_, nodes)| nodes);
-    steps.nodes.iter().chain(chunks).flat_map(step::Node::ops).map(|op| op.kernel).collect()
-}
-
-/// Builds the decode step of a model by the kernels' own preferences: lists its operations, selects
-/// a variant for each, packs the weights as those read them. `path` names the model in errors.
+/// Builds the decode step of a model by the tuned choices of its adapter, if there are any, and the
+/// kernels' own preferences: lists its operations, selects a variant for each, packs the weights as
+/// those read them. `path` names the model in errors.
 ///
 /// # Errors
 /// A hint that cannot hold, several sequences that are sampled, or an operation that no variant can
@@ -138,21 +126,10 @@ pub fn build(
     weights: &Weights,
     caps: &Capabilities,
     options: &DecodeOptions,
-) -> Result<DecodeGraph> {
-    build_tuned(path, config, weights, caps, options, None)
-}
-
-/// Builds like [`build`], with the tuned choices of the adapter.
-pub(super) fn build_tuned(
-    path: &Path,
-    config: &Config,
-    weights: &Weights,
-    caps: &Capabilities,
-    options: &DecodeOptions,
     tuned: Option<&Tuned>,
 ) -> Result<DecodeGraph> {
     for name in options.hints.keys() {
-        select::known(name)?;
+        kernel_named(name)?;
     }
     if options.sequences == 0 {
         return Err(Error::Usage("0 sequences: a step takes at least one further".into()));
@@ -169,26 +146,32 @@ pub(super) fn build_tuned(
         Runs::Of(grid) | Runs::Assumed(grid) if options.sequences == 1 => Some(grid),
         _ => None,
     };
-    let chooser = Chooser { caps, hints: &options.hints, tuned, path, runs };
-    let (recording, selected, moved) = chooser.record(&mut step)?;
+    let (hints, tensors) = (&options.hints, std::mem::take(&mut step.tensors));
+    let caches = std::mem::take(&mut step.caches);
+    let mut chooser = Chooser { caps, hints, tuned, path, runs, tensors, selected: Vec::new() };
+    let recording = chooser.record(step)?;
+    let selected = chooser.selected;
     for (name, hint) in &options.hints {
         // A manifest may name variants for many models; a file is given to be run.
-        if matches!(hint, Hint::File(_)) && !selected.iter().any(|s| s.kernel == *name) {
+        if hint.path().is_some() && !selected.iter().any(|s| s.kernel == *name) {
             let used: BTreeSet<_> = selected.iter().map(|s| s.kernel.as_str()).collect();
             return Err(Error::Usage(format!(
-                "hint {name}={hint}: no operation of {} is a {name}; its are {}",
+                "hint {name}={}: no operation of {} is a {name}; its are {}",
+                hint.name(),
                 path.display(),
                 Vec::from_iter(used).join(", ")
             )));
         }
     }
-    let moved = |tensor: TensorId| moved[tensor.0].expect("kept for the session");
-    let caches = step.caches.iter().map(|c| KvCache { k: moved(c.k), v: moved(c.v), ..*c });
+    let named = |name: &str| {
+        let tensor = recording.tensors.iter().position(|tensor| tensor.name == name);
+        TensorId(tensor.expect("operations of every step bind it"))
+    };
     Ok(DecodeGraph {
-        state: moved(step.state),
-        tokens: moved(step.tokens),
-        logits: moved(step.logits),
-        caches: caches.collect(),
+        state: named("state"),
+        tokens: named("tokens"),
+        logits: named("logits"),
+        caches,
         sampling: options.sampling,
         context: options.context,
         sequences: options.sequences,

@@ -26,68 +26,45 @@ use lathe_device::plan::recording::{Label, Tensor, TensorId, TensorInit};
 use lathe_device::plan::weights::WeightRows;
 use lathe_model::Config;
 
-/// An operation of the step, or alternatives with the same result.
-#[derive(Debug)]
-pub(super) enum Node {
-    /// One operation.
-    Op(Listed),
-    /// A fused operation, and the operations it replaces.
-    Fused(Listed, Vec<Listed>),
+/// An operation of the step, and those that a fused one replaces: alternatives with the same result.
+pub(super) struct Node {
+    pub(super) op: Listed,
+    pub(super) apart: Vec<Listed>,
 }
 
-impl Node {
-    /// The operations of all alternatives.
-    pub(super) fn ops(&self) -> impl Iterator<Item = &Listed> {
-        let (first, others) = match self {
-            Node::Op(op) => (op, &[][..]),
-            Node::Fused(one, apart) => (one, &apart[..]),
-        };
-        std::iter::once(first).chain(others)
+impl From<Listed> for Node {
+    fn from(op: Listed) -> Self {
+        Self { op, apart: Vec::new() }
     }
 }
 
-/// An operation without a variant.
-#[derive(Debug)]
+/// An operation without a variant. Where its shape has a packing, that is the one in which others
+/// read its matrix.
 pub(super) struct Listed {
     pub(super) label: Label,
     pub(super) kernel: &'static str,
-    pub(super) shape: ListedShape,
+    pub(super) shape: Shape,
     pub(super) bindings: Vec<(&'static str, TensorId)>,
 }
 
-/// Parameters of a listed operation.
-pub(super) enum ListedShape {
-    /// Known parameters.
-    Fixed(Shape),
-    /// Parameters that follow from the packing of its matrix, which others choose.
-    AsPacked(Box<dyn Fn(Packing) -> Shape>),
-}
+/// The parameter of kernels that read a matrix as others pack it.
+const PACKING: &str = "PACKING";
 
 impl Listed {
-    /// Makes the operation read its matrix as others pack it.
-    pub(super) fn with_shape(self, shape: impl Fn(Packing) -> Shape + 'static) -> Self {
-        Self { shape: ListedShape::AsPacked(Box::new(shape)), ..self }
+    /// Returns true if its parameters follow from the packing of its matrix, which others choose.
+    pub(super) fn is_as_packed(&self) -> bool {
+        self.shape.get(PACKING).is_some()
     }
-}
 
-impl ListedShape {
-    /// The shape where its matrix is packed like this.
-    pub(super) fn with(&self, packing: Packing) -> Shape {
-        match self {
-            ListedShape::Fixed(shape) => shape.clone(),
-            ListedShape::AsPacked(shape) => shape(packing),
-        }
-    }
-}
-
-impl fmt::Debug for ListedShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.with(Packing::Blocks).fmt(f)
+    /// Makes it read its matrix in this packing.
+    pub(super) fn pack(&mut self, packing: Packing) {
+        let code = f64::from(packing.code());
+        let packed = |(name, value)| (name, if name == PACKING { code } else { value });
+        self.shape = Shape::new(self.shape.iter().map(packed));
     }
 }
 
 /// Operations of a decode step of one token and of chunks of a prompt, before variants are chosen.
-#[derive(Debug)]
 pub(super) struct Steps {
     pub(super) tensors: Vec<Tensor>,
     /// Operations of a decode step.
@@ -96,9 +73,6 @@ pub(super) struct Steps {
     pub(super) tail: usize,
     /// Operations of a chunk of each size.
     pub(super) chunks: Vec<(usize, Vec<Node>)>,
-    pub(super) state: TensorId,
-    pub(super) tokens: TensorId,
-    pub(super) logits: TensorId,
     pub(super) caches: Vec<KvCache>,
     /// Buffers of the residual stream: at the beginning of a step, and for an operation that writes
     /// it anew.
@@ -201,49 +175,12 @@ pub(super) fn listed<P: Params>(
     params: &P,
     bindings: &[(&'static str, TensorId)],
 ) -> Listed {
-    Listed {
-        label,
-        kernel: kernel.name,
-        shape: ListedShape::Fixed(params.shape()),
-        bindings: bindings.to_vec(),
-    }
+    Listed { label, kernel: kernel.name, shape: params.shape(), bindings: bindings.to_vec() }
 }
 
-/// A matrix times one vector or several, `y_offset` elements into each row of the output and
-/// `y_after` ones from its end.
-fn vectors_product(
-    label: Label,
-    (weights, matrix): (TensorId, &WeightRows),
-    (x, n_vectors): (Vector, usize),
-    (y, beta): To,
-    (y_offset, y_after): (usize, usize),
-) -> Listed {
-    let bindings = [("weights", weights), ("y", y.id), ("x", x.id)];
-    let (rows, k, weight, order) = (matrix.rows(), matrix.k, matrix.format, matrix.order);
-    let act_format = x.format;
-    if weight.is_dense() {
-        let gemv = Gemv { rows, k, weight, act_format, y_offset, y_after, n_vectors, beta };
-        listed(label, &lathe_kernels::gemv::OPERATION, &gemv, &bindings)
-    } else {
-        let gemv = GemvQ { rows, k, weight, act_format, y_offset, y_after, n_vectors, order, beta };
-        listed(label, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings)
-    }
-}
-
-/// The name of a part of a matrix.
-fn part_name(name: &str, first: usize) -> String {
-    match first {
-        0 => name.to_owned(),
-        row => format!("{name}.{row}"),
-    }
-}
-
-/// The name of a layer's matrix, or of one of several that make one product.
-pub(super) fn matrix_name(label: Label, i: usize) -> String {
-    match i {
-        0 => label.to_string(),
-        _ => format!("{label}.{i}"),
-    }
+/// The name of a matrix, or of a later one of several parts or matrices that make one product.
+pub(super) fn matrix_name(name: impl fmt::Display, i: usize) -> String {
+    if i == 0 { name.to_string() } else { format!("{name}.{i}") }
 }
 
 impl Lister<'_> {
@@ -284,7 +221,7 @@ impl Lister<'_> {
         params: &P,
         bindings: &[(&'static str, TensorId)],
     ) {
-        self.nodes.push(Node::Op(listed(label, kernel, params, bindings)));
+        self.nodes.push(listed(label, kernel, params, bindings).into());
     }
 
     /// The table of a rope base, one for all layers that have it.
@@ -303,49 +240,39 @@ impl Lister<'_> {
     pub(super) fn product(
         &self,
         label: Label,
-        (weights, rows): (TensorId, &WeightRows),
+        (weights, matrix): (TensorId, &WeightRows),
         v: &Vectors,
         input: Input,
-        (to, y_offset, y_after): (To, usize, usize),
+        ((y, beta), y_offset, y_after): (To, usize, usize),
     ) -> Listed {
-        match input {
-            Input::Vector(x) if v.in_chunk => {
-                let (y, beta) = to;
-                let product = Matmul {
-                    n_tokens: v.rows,
-                    rows: rows.rows(),
-                    k: rows.k,
-                    weight: rows.format,
-                    packing: Packing::Blocks,
-                    act_format: x.format,
-                    y_offset,
-                    y_after,
-                    beta,
-                };
-                let bindings = [("weights", weights), ("x", x.id), ("y", y.id)];
-                // The decode step decides how the matrix is packed.
-                listed(label, &lathe_kernels::matmul::OPERATION, &product, &bindings)
-                    .with_shape(move |packing| Matmul { packing, ..product }.shape())
+        let (rows, k, weight, order) = (matrix.rows(), matrix.k, matrix.format, matrix.order);
+        let x = match input {
+            Input::Vector(x) => x,
+            Input::Norm { stream, weight: norm } => {
+                let (eps, weight_offset) = (self.config.rms_eps, NormOffset::Standard);
+                let gemv = NormGemv { rows, k, weight, y_offset, eps, weight_offset };
+                let bindings =
+                    [("weights", weights), ("y", y.id), ("x", stream.id), ("norm_weight", norm)];
+                return listed(label, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings);
             }
-            Input::Vector(x) => {
-                // One vector has no next row to go on to.
-                let y_after = if v.is_one() { 0 } else { y_after };
-                vectors_product(label, (weights, rows), (x, v.rows), to, (y_offset, y_after))
-            }
-            Input::Norm { stream, weight } => {
-                let gemv = NormGemv {
-                    rows: rows.rows(),
-                    k: rows.k,
-                    weight: rows.format,
-                    y_offset,
-                    eps: self.config.rms_eps,
-                    weight_offset: NormOffset::Standard,
-                };
-                let norm = ("norm_weight", weight);
-                let bindings = [("weights", weights), ("y", to.0.id), ("x", stream.id), norm];
-                listed(label, &lathe_kernels::norm_gemv::OPERATION, &gemv, &bindings)
-            }
+        };
+        let bindings = [("weights", weights), ("y", y.id), ("x", x.id)];
+        let (n_tokens, act_format) = (v.rows, x.format);
+        if v.in_chunk {
+            // The decode step decides how the matrix is packed.
+            let packing = Packing::Blocks;
+            let product =
+                Matmul { n_tokens, rows, k, weight, packing, act_format, y_offset, y_after, beta };
+            return listed(label, &lathe_kernels::matmul::OPERATION, &product, &bindings);
         }
+        // One vector has no next row to go on to.
+        let (n_vectors, y_after) = (n_tokens, if v.is_one() { 0 } else { y_after });
+        if weight.is_dense() {
+            let gemv = Gemv { rows, k, weight, act_format, y_offset, y_after, n_vectors, beta };
+            return listed(label, &lathe_kernels::gemv::OPERATION, &gemv, &bindings);
+        }
+        let gemv = GemvQ { rows, k, weight, act_format, y_offset, y_after, n_vectors, order, beta };
+        listed(label, &lathe_kernels::gemv_q::OPERATION, &gemv, &bindings)
     }
 
     /// Matrices that share an output, times their input: one product each, at successive offsets of
@@ -364,7 +291,7 @@ impl Lister<'_> {
             let weights = self.matrix(matrix_name(label, i), rows);
             let to = (to, y_offset, all - y_offset - rows.rows());
             let product = self.product(label, (weights, rows), v, input, to);
-            self.nodes.push(Node::Op(product));
+            self.nodes.push(product.into());
             y_offset += rows.rows();
         }
     }
@@ -404,14 +331,14 @@ impl Lister<'_> {
             self.product(label, (*weights, rows), &v, Input::Vector(v.normed), to)
         });
         let mut nodes: Vec<Node> = match (apart, head.as_slice()) {
-            (None, _) => products.map(Node::Op).collect(),
+            (None, _) => products.map(Node::from).collect(),
             // Dense heads keep a norm of their own: that joining them pays was not measured.
             (Some(apart), [(_, weights, rows)]) if n == 1 && !rows.format.is_dense() => {
                 let input = Input::Norm { stream: v.stream, weight: norm };
                 let one = self.product(label, (*weights, rows), &v, input, (to, 0, 0));
-                vec![Node::Fused(one, [apart].into_iter().chain(products).collect())]
+                vec![Node { op: one, apart: [apart].into_iter().chain(products).collect() }]
             }
-            (Some(apart), _) => [apart].into_iter().chain(products).map(Node::Op).collect(),
+            (Some(apart), _) => [apart].into_iter().chain(products).map(Node::from).collect(),
         };
         self.nodes.append(&mut nodes);
         let choose = [("logits", logits.id), ("tokens", v.tokens), ("state", v.state)];
@@ -427,10 +354,7 @@ impl Lister<'_> {
         }
         let nodes = std::mem::take(&mut self.nodes);
         let chunks = self.chunks(&v, &norms);
-        let Self { tensors, caches, .. } = self;
-        let Vectors { state, tokens, .. } = v;
-        let logits = logits.id;
-        Steps { tensors, nodes, tail, chunks, state, tokens, logits, caches, streams }
+        Steps { tensors: self.tensors, nodes, tail, chunks, caches: self.caches, streams }
     }
 
     /// Allocates the vectors that layers pass on, for up to `room` tokens. Tensors that nothing
@@ -471,7 +395,7 @@ impl Lister<'_> {
     pub(super) fn parts(&mut self, name: &str, rows: &WeightRows) -> Vec<MatrixPart> {
         let parts = rows.split(self.binding_bytes).into_iter();
         parts
-            .map(|(first, rows)| (first, self.matrix(part_name(name, first), &rows), rows))
+            .map(|(first, rows)| (first, self.matrix(matrix_name(name, first), &rows), rows))
             .collect()
     }
 
@@ -485,6 +409,7 @@ impl Lister<'_> {
                 vocab: part_rows.rows(),
                 hidden: self.config.hidden,
                 weight: rows.format,
+                // A tied head decides.
                 packing: Packing::Blocks,
                 scale: self.config.embed_scale,
                 first_row: *first,
@@ -494,11 +419,7 @@ impl Lister<'_> {
             };
             let bindings =
                 [("state", v.state), ("tokens", v.tokens), ("table", *table), ("x", v.stream.id)];
-            let kernel = &lathe_kernels::embed::OPERATION;
-            let listed = listed(at(None, "embed"), kernel, &embed, &bindings);
-            // A tied head decides how the table is packed.
-            let listed = listed.with_shape(move |packing| Embed { packing, ..embed }.shape());
-            self.nodes.push(Node::Op(listed));
+            self.op(at(None, "embed"), &lathe_kernels::embed::OPERATION, &embed, &bindings);
         }
         tables
     }

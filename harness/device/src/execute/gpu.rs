@@ -15,11 +15,11 @@ use lathe_kernels::ReflectError;
 
 use super::{Batch, Execute, Stream};
 use crate::error::{Error, Result};
-use crate::gpu::{DeviceBuffer, Gpu, Pipeline, Pipelines, Policy, Slot};
+use crate::gpu::{Bound, DeviceBuffer, Gpu, Pipeline, Pipelines, Policy};
 use crate::plan::PlannedStage;
 use crate::plan::memory::Memory;
 use crate::plan::recording::{Op, Part, Recording, Tensor, TensorId, TensorInit};
-use crate::plan::run::{Bound, Run};
+use crate::plan::run::Run;
 
 pub use op_timer::{OpTimer, TimedStep};
 
@@ -193,16 +193,6 @@ impl GpuExecutor {
         }
     }
 
-    /// Dispatches of a step.
-    pub(crate) fn dispatches(&self) -> usize {
-        self.dispatches.len()
-    }
-
-    /// Encodes one dispatch of a step.
-    pub(crate) fn encode_dispatch(&self, pass: &mut wgpu::ComputePass<'_>, dispatch: usize) {
-        self.dispatches[dispatch].encode(pass);
-    }
-
     /// Runs one operation of a prepared part and waits for it.
     pub fn run_op(&self, part: Part, op: usize) -> Result<()> {
         let (dispatches, first) = self.part(part);
@@ -304,8 +294,8 @@ fn prepared(
     while let Some(op) = ops.get(index) {
         if let Some(run) = runs.next_if(|run| run.ops.start == index) {
             let bound = |name: &str| match run.bound(name) {
-                Bound::Tensor(tensor) => block(*tensor),
-                Bound::Stack(stack) => blocks[stack.tensors[0].0].binding_of(stack.bytes()),
+                one if !one.is_shared() => block(one.tensors[0]),
+                stack => blocks[stack.tensors[0].0].binding_of(stack.bytes()),
             };
             let (pipeline, groups) = (pipelines.of_run(gpu, run)?, [run.grid.groups, 1, 1]);
             dispatches.push(Dispatch::new(gpu, (index, op), pipeline, groups, &bound)?);
@@ -314,7 +304,7 @@ fn prepared(
         }
         for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(gpu, &op.plan)?) {
             check_declared(op, stage, blocks)?;
-            let bound = |name: &str| block(op.tensor(op.plan.code(stage).binding(name)));
+            let bound = |name: &str| block(op.tensor(stage.code.binding(name)));
             dispatches.push(Dispatch::new(gpu, (index, op), pipeline, stage.groups, &bound)?);
         }
         index += 1;
@@ -322,14 +312,11 @@ fn prepared(
     Ok(dispatches)
 }
 
-/// Maps a WGSL variable to its memory.
-type BoundTo<'a> = dyn Fn(&str) -> wgpu::BufferBinding<'a> + 'a;
-
 /// Fails if a buffer is smaller than its declaration in WGSL demands, such as an array of fixed
 /// length.
 fn check_declared(op: &Op, stage: &PlannedStage, blocks: &[Arc<DeviceBuffer>]) -> Result<()> {
-    let code = op.plan.code(stage);
-    let reflection = code.reflection;
+    let code = &*stage.code;
+    let reflection = &code.reflection;
     let used = reflection.entry(&stage.entry).map(|e| e.buffers.as_slice()).unwrap_or_default();
     for buffer in used.iter().map(|&i| &reflection.buffers[i]) {
         let own = code.binding(&buffer.name);
@@ -353,35 +340,14 @@ impl Dispatch {
         (op, first): (usize, &Op),
         pipeline: Arc<Pipeline>,
         groups: [u32; 3],
-        bound: &BoundTo<'_>,
+        bound: &Bound<'_>,
     ) -> Result<Self> {
-        let name = first.label.to_string();
-        let group = |(group, layout): (u32, &wgpu::BindGroupLayout)| {
-            let own = pipeline.bindings.iter().filter(|slot| slot.group == group);
-            let entry = |slot: &Slot| wgpu::BindGroupEntry {
-                binding: slot.binding,
-                resource: wgpu::BindingResource::Buffer(bound(&slot.name)),
-            };
-            let entries: Vec<_> = own.map(entry).collect();
-            gpu.scoped(&name, |device| {
-                device.create_bind_group(&wgpu::BindGroupDescriptor {
-                    label: None,
-                    layout,
-                    entries: &entries,
-                })
-            })
-        };
-        let bind_groups = (0..).zip(&pipeline.layouts).map(group).collect::<Result<_>>()?;
+        let bind_groups = pipeline.bind(gpu, &first.label.to_string(), bound)?;
         Ok(Self { op, pipeline, bind_groups, groups })
     }
 
     fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
-        pass.set_pipeline(&self.pipeline.pipeline);
-        for (group, bound) in (0..).zip(&self.bind_groups) {
-            pass.set_bind_group(group, bound, &[]);
-        }
-        let [x, y, z] = self.groups;
-        pass.dispatch_workgroups(x, y, z);
+        self.pipeline.encode(pass, &self.bind_groups, self.groups);
     }
 }
 

@@ -7,7 +7,6 @@ use lathe_reference::lm_head_argmax::winners;
 use lathe_reference::lm_head_topk::Row;
 use lathe_reference::{Expected, Tolerance};
 
-use super::oracle::rows::row_of;
 use crate::plan::recording::{TensorId, TensorInit};
 use crate::plan::weights::WeightRows;
 
@@ -103,9 +102,8 @@ impl Logits {
 
     fn winners(&self, tolerance: &Tolerance) -> Vec<usize> {
         let rows = self.rows.rows();
-        let same = |a: usize, b: usize| {
-            a < rows && b < rows && row_of(&self.rows, a) == row_of(&self.rows, b)
-        };
+        let same =
+            |a: usize, b: usize| a < rows && b < rows && self.rows.row(a) == self.rows.row(b);
         winners(&self.logits, tolerance, same)
     }
 

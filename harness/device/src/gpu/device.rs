@@ -14,7 +14,6 @@ use super::adapter;
 use super::buffers::{Uploads, create};
 use super::memory::MemoryUse;
 use crate::error::{Error, Result};
-use crate::plan::Plan;
 use crate::plan::tuned::Place;
 
 /// Choice of shaders that carry wgpu's run-time checks.
@@ -30,10 +29,10 @@ pub enum Checks {
 }
 
 impl Checks {
-    /// Returns true if a plan's shaders carry the checks.
-    pub(crate) fn cover(self, plan: &Plan) -> bool {
+    /// Returns true if shaders carry the checks.
+    pub(crate) fn cover(self, built_in: bool) -> bool {
         match self {
-            Checks::Files => !plan.built_in,
+            Checks::Files => !built_in,
             Checks::Everywhere => true,
             Checks::Nowhere => false,
         }

@@ -6,10 +6,9 @@ mod buffers;
 mod device;
 mod memory;
 mod pipeline;
-mod span;
 mod state;
 mod sysfs;
-mod timestamps;
+mod timer;
 mod waits;
 
 /// The wgpu that shaders are compiled with; `Cargo.toml` pins it.
@@ -22,6 +21,7 @@ pub use adapter::{adapters, none_found};
 pub use buffers::{DeviceBuffer, GUARD_BYTES, Policy, poison};
 pub use device::{Checks, Gpu};
 pub use memory::{Budget, DeviceMemory, MemoryUse};
-pub use pipeline::{Pipeline, Pipelines, Slot};
-pub use span::Span;
-pub(crate) use timestamps::Timestamps;
+pub(crate) use pipeline::Bound;
+pub use pipeline::{Pipeline, Pipelines};
+pub use timer::Span;
+pub(crate) use timer::Timestamps;

@@ -2,36 +2,69 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lathe_kernels::reflect::{Buffer, Reflection};
-use lathe_kernels::{Constants, ReflectError, phases};
+use lathe_kernels::reflect::Buffer;
+use lathe_kernels::{ReflectError, phases};
 
-use super::device::{Checks, Gpu};
+use super::device::Gpu;
 use crate::error::{Error, Result};
 use crate::plan::run::Run;
-use crate::plan::{Plan, PlannedStage};
+use crate::plan::{Code, Plan};
 
 /// A compiled dispatch.
 #[derive(Debug)]
 pub struct Pipeline {
-    /// wgpu's pipeline.
-    pub pipeline: wgpu::ComputePipeline,
+    pipeline: wgpu::ComputePipeline,
     /// Layouts of its bind groups, including unused groups between used ones.
-    pub layouts: Vec<wgpu::BindGroupLayout>,
+    layouts: Vec<wgpu::BindGroupLayout>,
     /// The buffers it uses.
-    pub bindings: Vec<Slot>,
+    buffers: Vec<Buffer>,
 }
 
-/// The binding of a buffer.
-#[derive(Clone, Debug)]
-pub struct Slot {
-    /// `@group`.
-    pub group: u32,
-    /// `@binding`.
-    pub binding: u32,
-    /// The variable.
-    pub name: String,
+/// Memory of a WGSL variable.
+pub(crate) type Bound<'a> = dyn Fn(&str) -> wgpu::BufferBinding<'a> + 'a;
+
+impl Pipeline {
+    /// Bind groups with the memory that `bound` gives each variable.
+    pub(crate) fn bind(
+        &self,
+        gpu: &Gpu,
+        name: &str,
+        bound: &Bound<'_>,
+    ) -> Result<Vec<wgpu::BindGroup>> {
+        let group = |(group, layout): (u32, &wgpu::BindGroupLayout)| {
+            let own = self.buffers.iter().filter(|buffer| buffer.group == group);
+            let entry = |buffer: &Buffer| wgpu::BindGroupEntry {
+                binding: buffer.binding,
+                resource: wgpu::BindingResource::Buffer(bound(&buffer.name)),
+            };
+            let entries: Vec<_> = own.map(entry).collect();
+            gpu.scoped(name, |device| {
+                device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: None,
+                    layout,
+                    entries: &entries,
+                })
+            })
+        };
+        (0..).zip(&self.layouts).map(group).collect()
+    }
+
+    /// Encodes a dispatch over bind groups of its own.
+    pub(crate) fn encode(
+        &self,
+        pass: &mut wgpu::ComputePass<'_>,
+        bind_groups: &[wgpu::BindGroup],
+        [x, y, z]: [u32; 3],
+    ) {
+        pass.set_pipeline(&self.pipeline);
+        for (group, bound) in (0..).zip(bind_groups) {
+            pass.set_bind_group(group, bound, &[]);
+        }
+        pass.dispatch_workgroups(x, y, z);
+    }
 }
 
 /// Pipelines compiled so far, shared by equal dispatches. A clone shares them too.
@@ -43,63 +76,56 @@ pub struct Pipelines {
 impl Pipelines {
     /// The pipelines of a plan's stages, in order.
     pub fn of(&self, gpu: &Gpu, plan: &Plan) -> Result<Vec<Arc<Pipeline>>> {
-        plan.stages.iter().map(|stage| self.stage(gpu, plan, stage)).collect()
-    }
-
-    /// The pipeline of a persistent kernel.
-    pub fn of_run(&self, gpu: &Gpu, run: &Run) -> Result<Arc<Pipeline>> {
-        let text = &run.text.text;
-        if let Some(found) = self.lock().get(text) {
-            return Ok(Arc::clone(found));
-        }
-        let code = Code {
-            label: "a run".into(),
-            reflection: &run.text.reflection,
-            entry: phases::ENTRY,
-            module: run.text.reflection.resolved(phases::ENTRY, &Constants::new())?.0,
-            checked: gpu.checks == Checks::Everywhere,
-            built_in: true,
-        };
-        let what = format!("a run of {} operations", run.ops.len());
-        let pipeline = Arc::new(gpu.scoped(&what, |device| compile(device, code))?);
-        self.lock().insert(text.clone(), Arc::clone(&pipeline));
-        Ok(pipeline)
-    }
-
-    fn stage(&self, gpu: &Gpu, plan: &Plan, stage: &PlannedStage) -> Result<Arc<Pipeline>> {
-        let key = key(plan, stage);
-        if let Some(found) = self.lock().get(&key) {
-            return Ok(Arc::clone(found));
-        }
-        let (own, entry) = (plan.code(stage), stage.entry.as_str());
-        let what = format!("{}/{} ({entry})", plan.kernel.name, plan.variant);
-        let compile = || {
-            let code = Code {
-                label: format!("{}/{}", plan.kernel.name, plan.variant),
-                reflection: own.reflection,
-                entry,
-                module: own.reflection.resolved(entry, own.constants)?.0,
-                checked: gpu.checks.cover(plan),
-                built_in: plan.built_in,
-            };
-            gpu.scoped(&what, |device| self::compile(device, code))
-        };
-        let pipeline = Arc::new(compile().map_err(|e| {
-            match e {
-                Error::Reflect(e) if plan.built_in => {
-                    ReflectError::Constants(format!("{what}: {e}")).into()
-                }
-                // The fault of a user's file is not the device's.
-                e if plan.built_in => e,
-                e => ReflectError::User {
+        let name = format!("{}/{}", plan.kernel.name, plan.variant);
+        let stages = plan.stages.iter().map(|stage| {
+            let made = self.of_code(gpu, &name, &stage.entry, &stage.code, plan.built_in);
+            // The fault of a user's file is not the device's.
+            made.map_err(|e| match plan.built_in {
+                true => e,
+                false => ReflectError::User {
                     path: plan.variant.clone(),
                     reason: format!("the device refuses it: {e}"),
                 }
                 .into(),
-            }
-        })?);
-        self.lock().insert(key, Arc::clone(&pipeline));
-        Ok(pipeline)
+            })
+        });
+        stages.collect()
+    }
+
+    /// The pipeline of a persistent kernel.
+    pub fn of_run(&self, gpu: &Gpu, run: &Run) -> Result<Arc<Pipeline>> {
+        let name = format!("a run of {} operations", run.ops.len());
+        self.of_code(gpu, &name, phases::ENTRY, &run.code, true)
+    }
+
+    /// The pipeline of an entry point; `built_in` is true for code of this project.
+    pub(super) fn of_code(
+        &self,
+        gpu: &Gpu,
+        name: &str,
+        entry: &str,
+        code: &Code,
+        built_in: bool,
+    ) -> Result<Arc<Pipeline>> {
+        let mut hasher = DefaultHasher::new();
+        code.text.hash(&mut hasher);
+        let key = format!("{name}/{entry}/{:x}/{:?}", hasher.finish(), code.constants);
+        if let Some(found) = self.lock().get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        let what = format!("{name} ({entry})");
+        // Overrides are resolved, and branches that their values rule out are gone.
+        let resolved = code.reflection.resolved(entry, &code.constants);
+        let (module, _) = resolved.map_err(|e| match built_in {
+            true => Error::from(ReflectError::Constants(format!("{what}: {e}"))),
+            false => e.into(),
+        })?;
+        let made = gpu.scoped(&what, |device| {
+            compile(device, name, (module, code, entry), gpu.checks.cover(built_in), built_in)
+        })?;
+        let made = Arc::new(made);
+        self.lock().insert(key, Arc::clone(&made));
+        Ok(made)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Pipeline>>> {
@@ -107,41 +133,17 @@ impl Pipelines {
     }
 }
 
-fn key(plan: &Plan, stage: &PlannedStage) -> String {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let code = plan.code(stage);
-    let mut hasher = DefaultHasher::new();
-    code.text.hash(&mut hasher);
-    format!(
-        "{}/{}/{}/{:x}/{:?}",
-        plan.kernel.name,
-        plan.variant,
-        stage.entry,
-        hasher.finish(),
-        code.constants
-    )
-}
-
-/// The input of a compilation.
-struct Code<'a> {
-    label: String,
-    reflection: &'a Reflection,
-    entry: &'a str,
-    /// The module with overrides resolved and without branches that their values rule out.
-    module: naga::Module,
-    /// True if compiled with wgpu's run-time checks.
+/// Compiles an entry point, with wgpu's run-time checks where it is `checked`.
+fn compile(
+    device: &wgpu::Device,
+    label: &str,
+    (module, code, entry): (naga::Module, &Code, &str),
     checked: bool,
-    /// True for code of this project.
     built_in: bool,
-}
-
-fn compile(device: &wgpu::Device, code: Code<'_>) -> Pipeline {
-    let Code { label, reflection, entry, module, checked, built_in } = code;
-    let label = label.as_str();
-    let source = wgpu::ShaderModuleDescriptor {
-        label: Some(label),
-        source: wgpu::ShaderSource::Naga(Cow::Owned(module)),
-    };
+) -> Pipeline {
+    let label = Some(label);
+    let source = wgpu::ShaderSource::Naga(Cow::Owned(module));
+    let source = wgpu::ShaderModuleDescriptor { label, source };
     let module = match checked {
         true => device.create_shader_module(source),
         // SAFETY: the source is one of this project's own, validated at build time. Its loops are
@@ -154,7 +156,8 @@ fn compile(device: &wgpu::Device, code: Code<'_>) -> Pipeline {
             device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
         },
     };
-    let used = reflection.entry(entry).map(|e| e.buffers.as_slice()).unwrap_or_default();
+    let used = code.reflection.entry(entry).map(|e| e.buffers.as_slice()).unwrap_or_default();
+    let buffers: Vec<_> = used.iter().map(|&i| code.reflection.buffers[i].clone()).collect();
     let entry_of = |buffer: &Buffer| wgpu::BindGroupLayoutEntry {
         binding: buffer.binding,
         visibility: wgpu::ShaderStages::COMPUTE,
@@ -168,23 +171,21 @@ fn compile(device: &wgpu::Device, code: Code<'_>) -> Pipeline {
         },
         count: None,
     };
-    let buffers = || used.iter().map(|&i| &reflection.buffers[i]);
-    let groups = buffers().map(|b| b.group + 1).max().unwrap_or(1);
     let layout = |group: u32| {
-        let entries: Vec<_> = buffers().filter(|b| b.group == group).map(entry_of).collect();
-        device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-            label: Some(label),
-            entries: &entries,
-        })
+        let own = buffers.iter().filter(|b| b.group == group);
+        let entries: Vec<_> = own.map(entry_of).collect();
+        let entries = &entries[..];
+        device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries })
     };
+    let groups = buffers.iter().map(|b| b.group + 1).max().unwrap_or(1);
     let layouts: Vec<_> = (0..groups).map(layout).collect();
     let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-        label: Some(label),
+        label,
         bind_group_layouts: &layouts.iter().map(Some).collect::<Vec<_>>(),
         immediate_size: 0,
     });
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some(label),
+        label,
         layout: Some(&pipeline_layout),
         module: &module,
         entry_point: Some(entry),
@@ -195,7 +196,5 @@ fn compile(device: &wgpu::Device, code: Code<'_>) -> Pipeline {
         },
         cache: None,
     });
-    let slot = |b: &Buffer| Slot { group: b.group, binding: b.binding, name: b.name.clone() };
-    let bindings = buffers().map(slot).collect();
-    Pipeline { pipeline, layouts, bindings }
+    Pipeline { pipeline, layouts, buffers }
 }

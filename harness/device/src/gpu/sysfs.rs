@@ -79,52 +79,58 @@ mod tests {
     }
 
     #[test]
-    fn amd_sensors_have_units() {
-        let state = said(&[
-            ("hwmon/hwmon3/freq1_input", "2482000000\n"),
-            ("hwmon/hwmon3/freq2_input", "1249000000\n"),
-            ("hwmon/hwmon3/power1_average", "211000000\n"),
-            ("hwmon/hwmon3/power1_cap", "303000000\n"),
-            ("hwmon/hwmon3/temp1_input", "61000\n"),
-        ]);
-        let expected = GpuState {
-            sm_mhz: Some(2482),
-            memory_mhz: Some(1249),
-            power_w: Some(211.0),
-            power_limit_w: Some(303.0),
-            temperature_c: Some(61),
-            throttled: Vec::new(),
-        };
-        assert_eq!(state, Some(expected));
-    }
-
-    #[test]
-    fn intel_says_why_a_clock_is_held_down() {
-        let i915 = said(&[
-            ("drm/card1/gt_act_freq_mhz", "1150\n"),
-            ("drm/card1/gt/gt0/throttle_reason_status", "1\n"),
-            ("drm/card1/gt/gt0/throttle_reason_pl1", "1\n"),
-            ("drm/card1/gt/gt0/throttle_reason_thermal", "0\n"),
-            ("hwmon/hwmon0/power1_max", "28000000\n"),
-        ]);
-        let i915 = i915.unwrap();
-        assert_eq!((i915.sm_mhz, i915.throttled), (Some(1150), vec!["pl1".to_owned()]));
-        assert_eq!((i915.power_w, i915.power_limit_w), (None, Some(28.0)));
-        let xe = said(&[
-            ("tile0/gt0/freq0/act_freq", "2400\n"),
-            ("tile0/gt0/freq0/throttle/status", "1\n"),
-            ("tile0/gt0/freq0/throttle/reason_vr_thermalert", "1\n"),
-        ]);
-        let xe = xe.unwrap();
-        assert_eq!((xe.sm_mhz, xe.throttled), (Some(2400), vec!["vr thermalert".to_owned()]));
-    }
-
-    #[test]
-    fn nothing_said_is_nothing() {
+    fn sensors_have_units_and_throttling_its_reasons() {
+        let none = GpuState::default();
+        for (files, expected) in [
+            (
+                &[
+                    ("hwmon/hwmon3/freq1_input", "2482000000\n"),
+                    ("hwmon/hwmon3/freq2_input", "1249000000\n"),
+                    ("hwmon/hwmon3/power1_average", "211000000\n"),
+                    ("hwmon/hwmon3/power1_cap", "303000000\n"),
+                    ("hwmon/hwmon3/temp1_input", "61000\n"),
+                ][..],
+                GpuState {
+                    sm_mhz: Some(2482),
+                    memory_mhz: Some(1249),
+                    power_w: Some(211.0),
+                    power_limit_w: Some(303.0),
+                    temperature_c: Some(61),
+                    throttled: Vec::new(),
+                },
+            ),
+            (
+                &[
+                    ("drm/card1/gt_act_freq_mhz", "1150\n"),
+                    ("drm/card1/gt/gt0/throttle_reason_status", "1\n"),
+                    ("drm/card1/gt/gt0/throttle_reason_pl1", "1\n"),
+                    ("drm/card1/gt/gt0/throttle_reason_thermal", "0\n"),
+                    ("hwmon/hwmon0/power1_max", "28000000\n"),
+                ],
+                GpuState {
+                    sm_mhz: Some(1150),
+                    power_limit_w: Some(28.0),
+                    throttled: vec!["pl1".into()],
+                    ..none.clone()
+                },
+            ),
+            (
+                &[
+                    ("tile0/gt0/freq0/act_freq", "2400\n"),
+                    ("tile0/gt0/freq0/throttle/status", "1\n"),
+                    ("tile0/gt0/freq0/throttle/reason_vr_thermalert", "1\n"),
+                ],
+                GpuState {
+                    sm_mhz: Some(2400),
+                    throttled: vec!["vr thermalert".into()],
+                    ..none.clone()
+                },
+            ),
+            (&[("hwmon/hwmon0/freq1_input", "unknown\n"), ("drm/card0/dev", "1")], none.clone()),
+            (&[], none.clone()),
+        ] {
+            assert_eq!(said(files).unwrap_or_default(), expected, "{files:?}");
+        }
         assert_eq!(said(&[]), None);
-        assert_eq!(
-            said(&[("hwmon/hwmon0/freq1_input", "unknown\n"), ("drm/card0/dev", "1")]),
-            None
-        );
     }
 }

@@ -1,13 +1,16 @@
 //! Test on the device itself of whether the workgroups of one dispatch can wait for each other,
 //! which no API promises.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
+use lathe_kernels::Reflection;
 use lathe_kernels::phases::{self, Grid};
 
 use super::buffers::create;
 use super::device::Gpu;
+use super::pipeline::Pipelines;
 use crate::error::Result;
+use crate::plan::Code;
 
 /// Rounds of the test: in each, an invocation writes a word, waits, and reads the words of two
 /// others.
@@ -83,44 +86,24 @@ impl Gpu {
             include_str!("waits.wgsl")
         );
         let sizes = [groups * invocations, phases::ARRIVAL_WORDS as u32, 1];
-        let (buffers, submission) = self.scoped("a test of waiting workgroups", |device| {
+        let what = "a test of waiting workgroups";
+        let buffers = self.scoped(what, |device| {
             let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
-            let buffers = sizes.map(|words| create(device, "waits", 4 * u64::from(words), usage));
-            let source = wgpu::ShaderModuleDescriptor {
-                label: Some("waits"),
-                source: wgpu::ShaderSource::Wgsl(text.as_str().into()),
-            };
-            // SAFETY: every index is below the length of its buffer, and every loop is bounded.
-            let module = unsafe {
-                device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
-            };
-            let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some("waits"),
-                layout: None,
-                module: &module,
-                entry_point: None,
-                compilation_options: Default::default(),
-                cache: None,
-            });
-            let entries: Vec<_> = (0..)
-                .zip(&buffers)
-                .map(|(binding, buffer)| wgpu::BindGroupEntry {
-                    binding,
-                    resource: buffer.as_entire_binding(),
-                })
-                .collect();
-            let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: None,
-                layout: &pipeline.get_bind_group_layout(0),
-                entries: &entries,
-            });
-            let submission = self.submit(|encoder| {
+            sizes.map(|words| create(device, "waits", 4 * u64::from(words), usage))
+        })?;
+        let code = Code::new(text.clone(), Arc::new(Reflection::of(&text, what)?));
+        let pipeline = Pipelines::default().of_code(self, what, "main", &code, true)?;
+        let bound = |name: &str| match name {
+            "words" => buffers[0].as_entire_buffer_binding(),
+            "run_arrivals" => buffers[1].as_entire_buffer_binding(),
+            _ => buffers[2].as_entire_buffer_binding(),
+        };
+        let bind_groups = pipeline.bind(self, what, &bound)?;
+        let submission = self.caught(|| {
+            self.submit(|encoder| {
                 let mut pass = encoder.begin_compute_pass(&Default::default());
-                pass.set_pipeline(&pipeline);
-                pass.set_bind_group(0, &bind_group, &[]);
-                pass.dispatch_workgroups(groups, 1, 1);
-            });
-            (buffers, submission)
+                pipeline.encode(&mut pass, &bind_groups, [groups, 1, 1]);
+            })
         })?;
         self.wait(Some(submission))?;
         let first = |buffer: &wgpu::Buffer| -> Result<u32> {

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::execute::oracle;
 use crate::execute::value::Value;
 use crate::execute::{Execute, GpuExecutor};
-use crate::judge::judge;
+use crate::judge::{Verdict, judge};
 use crate::plan::recording::{Op, Part, Recording, TensorInit};
 
 /// An operation whose output is off.
@@ -48,7 +48,7 @@ pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Optio
             left.insert(*tensor, executor.block(*tensor).read(&executor.gpu)?);
         }
         let state = oracle::state(op, &values);
-        if let Err(fault) = judge(&recording, op, state, &outcomes, &left) {
+        if let Verdict::Failed { reason, .. } = judge(&recording, op, state, &outcomes, &left) {
             return Ok(Some(Divergence {
                 step,
                 op_index: index,
@@ -56,7 +56,7 @@ pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Optio
                 kernel: op.kernel().name.into(),
                 variant: op.plan.variant.clone(),
                 shape: op.shape.show(op.kernel().params),
-                reason: fault.to_string(),
+                reason,
             }));
         }
     }
@@ -79,20 +79,14 @@ fn refresh(
     values: &mut [Value],
 ) -> Result<()> {
     for (_, tensor) in &op.bindings {
-        match recording.tensors[tensor.0].content {
+        values[tensor.0] = match recording.tensors[tensor.0].content {
             TensorInit::Activation { .. } | TensorInit::Kv { .. } => {
-                values[tensor.0] = Value::F32(executor.read_values(*tensor)?);
+                Value::F32(executor.read_values(*tensor)?)
             }
-            TensorInit::Words(_) => values[tensor.0] = Value::U32(executor.read_words(*tensor)?),
+            TensorInit::Words(_) => Value::U32(executor.read_words(*tensor)?),
             // Given, or what no reference reads.
-            TensorInit::Counter(_)
-            | TensorInit::Values(_)
-            | TensorInit::Weights(..)
-            | TensorInit::Apart(_)
-            | TensorInit::WeightPart(..)
-            | TensorInit::Rope(_)
-            | TensorInit::Uniform(_) => {}
-        }
+            _ => continue,
+        };
     }
     Ok(())
 }

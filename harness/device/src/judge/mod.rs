@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use lathe_kernels::{Elem, Problem, State, Tolerance};
 use lathe_reference as reference;
-use lathe_reference::{Agreement, Expected, Mismatch, compare_exact};
+use lathe_reference::{Expected, compare_exact};
 use serde::Serialize;
 
 use crate::execute::oracle::Outcomes;
@@ -47,32 +47,56 @@ impl WorstElement {
     }
 }
 
-/// Distance of an operation's result from its oracle, all within bounds.
-#[derive(Clone, Debug, Default)]
-pub struct Within {
-    /// Largest normalised mean squared error of the outputs.
-    pub nmse: f64,
-    /// The element closest to its bound.
-    pub worst: Option<WorstElement>,
+/// Verdict on one case.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "status")]
+pub enum Verdict {
+    /// Every element is within its bound, and nothing else was written.
+    Passed {
+        /// Largest normalised mean squared error of the outputs.
+        nmse: f64,
+        /// The element closest to its bound.
+        worst: Option<WorstElement>,
+    },
+    /// The result is wrong.
+    Failed {
+        /// The fault.
+        reason: String,
+        /// NMSE of the output that is off, where it could be computed.
+        nmse: Option<f64>,
+        /// The element farthest past its bound.
+        worst: Option<WorstElement>,
+    },
+    /// The case cannot run here, which is not a pass.
+    Unavailable {
+        /// The reason.
+        reason: String,
+    },
 }
 
-/// A fault in one tensor.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{tensor}: {reason}")]
-pub struct Fault {
-    /// The tensor.
-    pub tensor: String,
-    /// The fault.
-    pub reason: String,
-    /// NMSE of the output that is off, where it could be computed.
-    pub nmse: Option<f64>,
-    /// The element farthest past its bound.
-    pub worst: Option<WorstElement>,
-}
+impl Verdict {
+    /// Verdict over this and a further one: the first failure, or the element closest to its bound.
+    pub(crate) fn and(self, next: Self) -> Self {
+        match (self, next) {
+            (Self::Passed { nmse, worst }, Self::Passed { nmse: other, worst: next }) => {
+                let closer = |worst: &WorstElement| {
+                    next.as_ref().is_some_and(|next| next.ratio() > worst.ratio())
+                };
+                let worst = worst.filter(|worst| !closer(worst)).or(next);
+                Self::Passed { nmse: nmse.max(other), worst }
+            }
+            (Self::Passed { .. }, other) | (other, _) => other,
+        }
+    }
 
-impl Fault {
-    fn new(tensor: &str, reason: String) -> Self {
-        Self { tensor: tensor.to_owned(), reason, nmse: None, worst: None }
+    /// A pass of exact words.
+    fn exact() -> Self {
+        Self::Passed { nmse: 0.0, worst: None }
+    }
+
+    /// A failure that is not of one element.
+    pub fn broken(reason: String) -> Self {
+        Verdict::Failed { reason, nmse: None, worst: None }
     }
 }
 
@@ -84,49 +108,42 @@ pub fn judge(
     state: State,
     outcomes: &Outcomes,
     left: &BTreeMap<TensorId, Vec<u8>>,
-) -> Result<Within, Fault> {
+) -> Verdict {
     let problem = Problem { shape: op.shape.clone(), state };
     let declared = op.plan.tolerance(&problem);
     let bare = bare(&declared);
-    let mut within = Within::default();
-    let mut closest = 0.0;
-    let mut chosen = None;
+    let (mut all, mut chosen) = (Verdict::exact(), None);
     for (tensor, outcome) in outcomes {
         let name = &recording.tensors[tensor.0].name;
         let content = |id: &TensorId| &recording.tensors[id.0].content;
         let words = || -> Vec<u32> { bytemuck::pod_collect_to_vec(&left[tensor]) };
-        let fault = |reason: String| Fault::new(name, reason);
+        let exact = |compared: Result<(), String>| match compared {
+            Ok(()) => Verdict::exact(),
+            Err(reason) => Verdict::broken(format!("{name}: {reason}")),
+        };
         let real = |expected: &Expected| {
             let got = content(tensor).values(&left[tensor]);
             let len = op.declared_len(*tensor, &problem).unwrap_or(got.len());
             let got = &got[..len.min(got.len())];
             compare(name, expected, got, &stored(declared, content(tensor)))
         };
-        let agreement = match outcome {
+        all = all.and(match outcome {
             Outcome::Words(expected) => {
-                compare_exact(expected, &words()).map_err(|m| fault(m.to_string()))?;
-                continue;
+                exact(compare_exact(expected, &words()).map_err(|m| m.to_string()))
             }
             Outcome::Choice { words: expected, at, among } => {
-                choice(expected, *at, among, &bare, &words(), &mut chosen).map_err(fault)?;
-                continue;
+                exact(choice(expected, *at, among, &bare, &words(), &mut chosen))
             }
             Outcome::Ranking { values, rows, .. } => {
                 let tolerance = stored(declared, content(values));
                 let got = content(values).values(&left[values]);
-                reference::lm_head_topk::judge(rows, &tolerance, &got, &words()).map_err(fault)?;
-                continue;
+                exact(reference::lm_head_topk::judge(rows, &tolerance, &got, &words()))
             }
-            Outcome::Largest(logits) => real(&logits.value(&bare))?,
-            Outcome::Real(expected) => real(expected)?,
-        };
-        within.nmse = within.nmse.max(agreement.nmse);
-        if within.worst.is_none() || agreement.worst.ratio() > closest {
-            closest = agreement.worst.ratio();
-            within.worst = Some(WorstElement::of(name, &agreement.worst));
-        }
+            Outcome::Largest(logits) => real(&logits.value(&bare)),
+            Outcome::Real(expected) => real(expected),
+        });
     }
-    Ok(within)
+    all
 }
 
 fn bare(declared: &Tolerance) -> reference::Tolerance {
@@ -138,16 +155,20 @@ fn compare(
     expected: &Expected,
     got: &[f32],
     tolerance: &reference::Tolerance,
-) -> Result<Agreement, Fault> {
-    reference::compare(expected, got, tolerance).map_err(|m: Mismatch| {
-        let same_length = expected.value.len() == got.len();
-        let nmse = same_length.then(|| {
-            let got = got.iter().map(|v| f64::from(*v));
-            reference::nmse(expected.value.iter().copied(), got)
-        });
-        let worst = m.worst().map(|w| WorstElement::of(name, w));
-        Fault { nmse, worst, ..Fault::new(name, m.to_string()) }
-    })
+) -> Verdict {
+    let worst = |worst| WorstElement::of(name, worst);
+    match reference::compare(expected, got, tolerance) {
+        Ok(within) => Verdict::Passed { nmse: within.nmse, worst: Some(worst(&within.worst)) },
+        Err(mismatch) => {
+            let same_length = expected.value.len() == got.len();
+            let nmse = same_length.then(|| {
+                let got = got.iter().map(|v| f64::from(*v));
+                reference::nmse(expected.value.iter().copied(), got)
+            });
+            let reason = format!("{name}: {mismatch}");
+            Verdict::Failed { reason, nmse, worst: mismatch.worst().map(worst) }
+        }
+    }
 }
 
 /// Compares words of which one is a choice. `chosen` is the same choice as found in the operation's

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use lathe_kernels::Problem;
 use lathe_record::paired::{self, Block, Comparison, Options, Order};
-use lathe_record::record::{AbSide, Flag};
+use lathe_record::record::{AbSide, BenchCase, Canary, Flag};
 use lathe_record::rng::Rng;
 
 use super::bench::{Bench, BenchOptions, Temperature};
-use super::watch::{Canaries, GpuWatch, Watch};
-use crate::error::Result;
+use super::watch::{self, Canaries};
+use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipelines};
-use crate::judge::check::{Case, second_shape};
+use crate::judge::check::{Case, takes_one_shape};
 use crate::plan::{Plan, PlanError, Subject};
 
 /// Verdict of a run, with the data behind it.
@@ -59,60 +59,54 @@ impl AbOptions {
     }
 }
 
-/// Measures blocks until the verdict is clear. `time` takes a sample: of A if its first argument is
-/// true, in the block of the given number. Blocks during which the driver throttled the clocks are
-/// dropped. Canaries are timed before all blocks, after every ten and after the last.
+/// Measures blocks until the verdict is clear. `time` takes a sample, of A if its first argument is
+/// true, in the block of the given number, and returns whether the driver throttled the clocks:
+/// such blocks are dropped. `canary` times canaries, where there are any: before all blocks, after
+/// every ten and after the last.
 pub fn run(
     options: &AbOptions,
-    watch: &mut dyn Watch,
-    time: &mut dyn FnMut(bool, usize) -> Result<f64>,
+    canary: &mut dyn FnMut() -> Result<Option<Canary>>,
+    time: &mut dyn FnMut(bool, usize) -> Result<(f64, bool)>,
 ) -> Result<Outcome> {
     let (mut canaries, mut drifted) = (Canaries::default(), false);
-    let mut canary = |watch: &mut dyn Watch| -> Result<()> {
-        if let Some(now) = watch.canary()? {
-            drifted |= canaries.push(now);
-        }
+    let mut canary = || -> Result<()> {
+        drifted |= canary()?.is_some_and(|now| canaries.push(now));
         Ok(())
     };
-    canary(watch)?;
+    canary()?;
     let begun = Instant::now();
     let mut orders = Rng::fresh();
-    let (mut blocks, mut throttled, mut kept) = (Vec::new(), 0, 0);
+    let (mut blocks, mut throttled, mut kept) = (Vec::new(), 0, false);
     loop {
         let number = blocks.len() + throttled;
-        let order = Order::draw(&mut orders);
         let mut held_down = false;
-        let mut sample = |is_a| -> Result<f64> {
-            let took = time(is_a, number)?;
-            held_down |= watch.is_throttled();
-            Ok(took)
-        };
-        let block = Block::measure(order, &mut sample)?;
+        let block = Block::measure(Order::draw(&mut orders), &mut |is_a| {
+            let (took, is_throttled) = time(is_a, number)?;
+            held_down |= is_throttled;
+            Ok::<_, Error>(took)
+        })?;
         let took = begun.elapsed();
         // Where nothing else is to be had, what was taken counts, with a flag.
         if held_down && throttled <= blocks.len().max(options.least) && took < options.time_out {
             throttled += 1;
             continue;
         }
-        kept += usize::from(held_down);
+        kept |= held_down;
         blocks.push(block);
-        let tenth = blocks.len().is_multiple_of(10);
-        if tenth {
-            canary(watch)?;
-        }
         // Every look is an occasion for chance; ten blocks apart they are few.
-        let ask = tenth && blocks.len() >= options.least && took >= options.least_time;
-        if took >= options.time_out
-            || ask && paired::enough(&blocks, &options.paired, options.target)
-        {
-            if !tenth {
-                canary(watch)?;
-            }
+        let tenth = blocks.len().is_multiple_of(10);
+        let looks = tenth && blocks.len() >= options.least && took >= options.least_time;
+        let is_over = took >= options.time_out
+            || looks && paired::enough(&blocks, &options.paired, options.target);
+        if tenth || is_over {
+            canary()?;
+        }
+        if is_over {
             break;
         }
     }
     let comparison = paired::compare(&blocks, &options.paired);
-    let flags = [(drifted, Flag::Drift), (kept > 0, Flag::Throttled)];
+    let flags = [(drifted, Flag::Drift), (kept, Flag::Throttled)];
     let flags = flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)).collect();
     Ok(Outcome { comparison, blocks, throttled, drift: canaries.drift(), flags })
 }
@@ -146,21 +140,23 @@ pub fn subjects(
             }
             e => e.into_usage(),
         })?;
-        let timed = std::slice::from_ref(problem);
-        one_shape |= side.path().is_some() && !second_shape(gpu, side, timed)?;
+        one_shape |= takes_one_shape(gpu, side, std::slice::from_ref(problem))?;
         Ok(plan)
     };
     let plans = [plan(&sides[0])?, plan(&sides[1])?];
     let mixed = plans[0].built_in != plans[1].built_in;
-    let own_tolerance = plans.iter().any(|plan| plan.foreign().tolerated.is_some());
+    let own_tolerance = plans.iter().any(|plan| plan.foreign.tolerated.is_some());
     let (mut outcome, sides) = plans_against(gpu, plans, problem, bench, options)?;
     outcome.flags.extend(one_shape.then_some(Flag::OneShape));
     outcome.flags.extend(own_tolerance.then_some(Flag::OwnTolerance));
     Ok(Report { outcome, sides, mixed })
 }
 
-/// Compares two plans over the same memory. Each side has pipelines of its own, even where both are
-/// the same code, and a coin decides which is compiled and laid out first.
+/// Compares two plans over the same memory, cold, in microseconds per invocation, and judges the
+/// results of both. Each side has pipelines of its own, even where both are the same code, and a
+/// coin decides which is compiled and laid out first. Both sides run equally many invocations per
+/// sample over the same copies in the same order, which begin where those of the previous block
+/// ended. The overhead of a sample and the copies it finds in the cache are then the same for both.
 pub(super) fn plans_against(
     gpu: &Arc<Gpu>,
     [a, b]: [Plan; 2],
@@ -174,36 +170,21 @@ pub(super) fn plans_against(
     let mut first =
         Bench::new(gpu, &Pipelines::default(), case, bench.rotate_bytes)?.validated()?;
     let mut second = first.beside(&Pipelines::default(), second)?.validated()?;
-    match b_first {
-        true => kernels(&mut second, &mut first, bench, options),
-        false => kernels(&mut first, &mut second, bench, options),
-    }
-}
-
-/// Compares two benches, cold, in microseconds per invocation. Both sides run equally many
-/// invocations per sample over the same copies in the same order, which begin where those of the
-/// previous block ended. The overhead of a sample and the copies it finds in the cache are then the
-/// same for both. The results of both are judged.
-fn kernels(
-    a: &mut Bench,
-    b: &mut Bench,
-    bench: &BenchOptions,
-    options: &AbOptions,
-) -> Result<(Outcome, [AbSide; 2])> {
+    let (a, b) = if b_first { (&mut second, &mut first) } else { (&mut first, &mut second) };
     let (count_a, _) = a.warm_up(bench.sample, Temperature::Cold)?;
     let (count_b, _) = b.warm_up(bench.sample, Temperature::Cold)?;
     let count = together(count_a, count_b);
-    let microseconds = |d: Duration| d.as_secs_f64() * 1e6 / count as f64;
-    let mut watch = GpuWatch::new(a.gpu())?;
-    let outcome = run(options, &mut watch, &mut |is_a, block| {
+    let outcome = run(options, &mut watch::canary(gpu)?, &mut |is_a, block| {
         let side = if is_a { &mut *a } else { &mut *b };
-        side.time_from(block as u64 * count, count).map(microseconds)
+        let took = side.time_from(block as u64 * count, count)?;
+        Ok((took.as_secs_f64() * 1e6 / count as f64, gpu.is_throttled()))
     })?;
     // Each side wrote over what the other left: one more sample of each, as those before.
     let judged = |side: &mut Bench| -> Result<AbSide> {
         side.time_from(u64::from(Rng::fresh().below(1 << 20)), count)?;
         let nmse = side.judge_left(Temperature::Cold)?;
-        Ok(side.side(nmse))
+        let BenchCase { source, wgsl, nmse_bound, .. } = side.entry();
+        Ok(AbSide { source, wgsl, nmse, nmse_bound })
     };
     Ok((outcome, [judged(a)?, judged(b)?]))
 }
@@ -218,36 +199,22 @@ fn together(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lathe_record::record::Canary;
 
-    /// A device whose canaries and throttling follow a script.
-    struct Scripted {
-        canaries: Vec<f64>,
-        asked: usize,
-        samples: std::cell::Cell<usize>,
-        throttled: fn(usize) -> bool,
-    }
-
-    impl Watch for Scripted {
-        fn is_throttled(&self) -> bool {
-            self.samples.set(self.samples.get() + 1);
-            (self.throttled)(self.samples.get() - 1)
-        }
-
-        fn canary(&mut self) -> Result<Option<Canary>> {
-            let at = self.asked.min(self.canaries.len() - 1);
-            self.asked += 1;
-            Ok(Some(Canary { copy: self.canaries[at], cycles: 1.0 }))
-        }
-    }
-
-    /// A run of 30 blocks in which all samples are alike.
-    fn ran(canaries: &[f64], throttled: fn(usize) -> bool) -> (Outcome, Scripted) {
-        let canaries = canaries.to_vec();
-        let mut watch = Scripted { canaries, asked: 0, samples: 0.into(), throttled };
+    /// A run of 30 blocks of equal samples, on a device whose canaries and throttling follow a
+    /// script; and the number of times that canaries were timed.
+    fn ran(canaries: &[f64], throttled: fn(usize) -> bool) -> (Outcome, usize) {
         let options = AbOptions { least_time: Duration::ZERO, ..AbOptions::new(false) };
-        let outcome = run(&options, &mut watch, &mut |_, _| Ok(10.0)).expect("a run");
-        (outcome, watch)
+        let (mut asked, mut samples) = (0, 0);
+        let mut canary = || {
+            let copy = canaries[asked.min(canaries.len() - 1)];
+            asked += 1;
+            Ok(Some(Canary { copy, cycles: 1.0 }))
+        };
+        let outcome = run(&options, &mut canary, &mut |_, _| {
+            samples += 1;
+            Ok((10.0, throttled(samples - 1)))
+        });
+        (outcome.expect("a run"), asked)
     }
 
     #[test]
@@ -260,8 +227,8 @@ mod tests {
 
     #[test]
     fn canaries_are_timed_before_and_every_ten_blocks() {
-        let (outcome, watch) = ran(&[1.0], |_| false);
-        assert_eq!((outcome.blocks.len(), watch.asked), (30, 4));
+        let (outcome, asked) = ran(&[1.0], |_| false);
+        assert_eq!((outcome.blocks.len(), asked), (30, 4));
         assert_eq!((outcome.throttled, outcome.flags.len()), (0, 0));
         assert_eq!(outcome.drift, Some(0.0));
         let (outcome, _) = ran(&[1.0, 1.0, 1.05, 1.0], |_| false);

@@ -1,5 +1,8 @@
 // Ceilings of arithmetic on vectors: chains of multiply-adds, eight of them side by side in an invocation,
-// so that none waits. Their value tends to 1 whatever it starts from, which the host checks.
+// so that none waits. Their value tends to 1 whatever it starts from, which the host checks. It
+// replaces the alias to measure f16.
+alias Float = f32;
+
 @group(0) @binding(0) var<storage, read_write> out: array<f32>;
 
 override WG: u32 = 256u;
@@ -11,12 +14,12 @@ fn multiply_add(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let i = workgroup.x * WG + lid;
-    var a = vec4<f32>(f32(i & 7u));
+    var a = vec4<Float>(Float(i & 7u));
     var b = a + 1.0;
     var c = a + 2.0;
     var d = a + 3.0;
-    let keep = vec4<f32>(0.9921875);
-    let add = vec4<f32>(0.0078125);
+    let keep = vec4<Float>(0.875);
+    let add = vec4<Float>(0.125);
     for (var step = 0u; step < STEPS; step++) {
         a = fma(a, keep, add);
         b = fma(b, keep, add);
@@ -27,7 +30,7 @@ fn multiply_add(
         c = fma(c, keep, add);
         d = fma(d, keep, add);
     }
-    let all = a + b + c + d;
+    let all = vec4<f32>(a) + vec4<f32>(b) + vec4<f32>(c) + vec4<f32>(d);
     out[i] = (all.x + all.y + all.z + all.w) / 16.0;
 }
 

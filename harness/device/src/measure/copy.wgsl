@@ -1,12 +1,14 @@
 // Ceilings of memory. A block is filled with a hash of each word's place, which no compression makes
-// smaller; copies are compared with it, and what was read is compared by its sums. A round reads sixteen
-// bytes an invocation.
+// smaller; copies are compared with it, and what was read is compared by its sums. A round moves
+// sixteen bytes an invocation.
 @group(0) @binding(0) var<storage, read> source: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> target_: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> wrong: atomic<u32>;
 
 override WG: u32 = 256u;
 override ROUNDS: u32 = 4u;
+// 0 copies or reads, 1 checks what that left, 2 fills a block.
+override WORK: u32 = 0u;
 
 // A hash of 32 bits: two rounds of multiply and shift.
 fn hash(word: u32) -> u32 {
@@ -24,18 +26,6 @@ fn first_of(workgroup: vec3<u32>, groups: vec3<u32>) -> u32 {
 }
 
 @compute @workgroup_size(WG)
-fn fill_block(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
-) {
-    for (var r = 0u; r < ROUNDS; r++) {
-        let i = first_of(workgroup, groups) + r * WG + lid;
-        if (i < arrayLength(&target_)) { target_[i] = random_content(i); }
-    }
-}
-
-@compute @workgroup_size(WG)
 fn copy_block(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
@@ -43,7 +33,15 @@ fn copy_block(
 ) {
     for (var r = 0u; r < ROUNDS; r++) {
         let i = first_of(workgroup, groups) + r * WG + lid;
-        if (i < arrayLength(&target_)) { target_[i] = source[i]; }
+        if (i < arrayLength(&target_)) {
+            if (WORK == 0u) {
+                target_[i] = source[i];
+            } else if (WORK == 2u) {
+                target_[i] = random_content(i);
+            } else if (any(target_[i] != random_content(i))) {
+                atomicAdd(&wrong, 1u);
+            }
+        }
     }
 }
 
@@ -71,45 +69,22 @@ fn read_block(
     // Four loads on their way together.
     for (var r = 0u; r < ROUNDS; r += 4u) {
         let i = first_of(workgroup, groups) + r * WG + lid;
-        if (i + 3u * WG < n) {
+        if (WORK == 0u && i + 3u * WG < n) {
             let four = array(source[i], source[i + WG], source[i + 2u * WG], source[i + 3u * WG]);
             all += four[0] + four[1] + four[2] + four[3];
         } else {
-            for (var j = i; j < n; j += WG) { all += source[j]; }
+            for (var j = i; j < min(n, i + 4u * WG); j += WG) {
+                if (WORK == 0u) { all += source[j]; } else { all += random_content(j); }
+            }
         }
     }
     let sum = sum_of(lid, all);
-    if (lid == 0u) { target_[workgroup.y * groups.x + workgroup.x] = sum; }
-}
-
-@compute @workgroup_size(WG)
-fn check_copy(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
-) {
-    for (var r = 0u; r < ROUNDS; r++) {
-        let i = first_of(workgroup, groups) + r * WG + lid;
-        if (i < arrayLength(&target_) && any(target_[i] != random_content(i))) {
+    let at = workgroup.y * groups.x + workgroup.x;
+    if (lid == 0u) {
+        if (WORK == 0u) {
+            target_[at] = sum;
+        } else if (any(target_[at] != sum)) {
             atomicAdd(&wrong, 1u);
         }
-    }
-}
-
-@compute @workgroup_size(WG)
-fn check_read(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
-) {
-    let n = arrayLength(&source);
-    var all = vec4<u32>();
-    for (var r = 0u; r < ROUNDS; r++) {
-        let i = first_of(workgroup, groups) + r * WG + lid;
-        if (i < n) { all += random_content(i); }
-    }
-    let sum = sum_of(lid, all);
-    if (lid == 0u && any(target_[workgroup.y * groups.x + workgroup.x] != sum)) {
-        atomicAdd(&wrong, 1u);
     }
 }

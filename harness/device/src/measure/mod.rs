@@ -3,7 +3,6 @@
 pub mod ab;
 mod bench;
 mod ceilings;
-mod copy;
 mod environment;
 mod ring;
 mod session;
@@ -24,9 +23,8 @@ fn test_gpu() -> Option<std::sync::Arc<crate::gpu::Gpu>> {
     }
 }
 
-pub use bench::{Bench, BenchOptions, Sampled, Temperature};
-pub use ceilings::{ceilings, peaks};
-pub use copy::{Copier, copy_bandwidth};
+pub use bench::{Bench, BenchOptions, Temperature};
+pub use ceilings::{Copier, ceilings, copy_bandwidth, peaks};
 pub use environment::{command_line, environment};
 pub use session::{Outcome, Planned, Request, Session};
-pub use watch::{GpuWatch, Repetitions, RunWatch, Watch};
+pub use watch::{Repetitions, RunWatch, canary};

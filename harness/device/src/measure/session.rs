@@ -1,18 +1,18 @@
 //! A run of `lathe bench`: its cases, and the state that they share.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lathe_kernels::Problem;
-use lathe_record::record::{self, BenchCase, Ceilings, Clock, Environment, Flag, Timing};
+use lathe_record::record::{self, BenchCase, Clock, Environment, Flag};
 
 use super::bench::{Bench, BenchOptions, Temperature};
-use super::copy::Copier;
+use super::ceilings::Copier;
 use super::environment::environment;
 use super::watch::Canaries;
 use crate::error::{Error, Result};
 use crate::gpu::{Checks, Gpu, Pipelines, Span};
-use crate::judge::check::{Case, second_shape};
+use crate::judge::check::{Case, takes_one_shape};
 use crate::plan::select::{Hints, select};
 use crate::plan::target::Target;
 use crate::plan::tuned::Tuned;
@@ -20,6 +20,9 @@ use crate::plan::{Plan, PlanError, Subject};
 
 /// Largest credible ratio of a cold result to the measured bandwidth.
 const ABOVE_MEASURED: f64 = 1.02;
+
+/// Minimum length of a sample in steps of the timestamp, so that a step is below 0.1 % of it.
+const TIMESTAMP_STEPS: f64 = 1000.0;
 
 /// Noise above which a result is flagged.
 const NOISY: f64 = 0.02;
@@ -65,17 +68,7 @@ pub struct Session {
     pub gpu: Arc<Gpu>,
     /// Duration and precision of each measurement.
     pub options: BenchOptions,
-    /// Measured copy bandwidth, 10^9 bytes per second.
-    pub copy_gb_s: f64,
-    /// Measured read bandwidth, 10^9 bytes per second. None where the largest block that can be
-    /// read might stay in the cache.
-    pub read_gb_s: Option<f64>,
-    /// All peaks of a GPU; none for a software adapter.
-    pub ceilings: Option<Ceilings>,
-    /// Smallest step of timestamps in nanoseconds.
-    pub timestamp_step_ns: Option<f64>,
-    /// Bytes of the last-level cache, as found by measurement.
-    pub cache_bytes: u64,
+    /// The environment at the start, with all of its measured limits.
     begun: Environment,
     copier: Copier,
     canaries: Canaries,
@@ -84,49 +77,33 @@ pub struct Session {
 impl Session {
     /// Measures the limits that every case is compared with.
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
-        let begun = environment(gpu);
+        let mut begun = environment(gpu);
         let copier = Copier::new(gpu)?;
         let mut options = BenchOptions::of(gpu);
-        let (mut cache_bytes, mut ceilings) = (0, None);
-        let (copy_gb_s, read_gb_s) = match gpu.adapter.software {
-            true => (copier.bandwidth(gpu)?, Some(copier.read_gb_s(gpu)?)),
-            false => {
-                cache_bytes = copier.cache_bytes(gpu)?;
-                options.rotate_bytes = options.rotate_bytes.max(4 * cache_bytes);
-                let measured = ceilings.insert(super::ceilings(gpu, &copier)?);
-                (measured.copy_gb_s, measured.read_gb_s)
-            }
-        };
-        let timestamp_step_ns = Span::new(gpu)?.timestamp_step_ns(gpu)?;
+        begun.cache_bytes = Some(0);
+        if gpu.adapter.software {
+            begun.copy_gb_s = Some(copier.bandwidth(gpu)?);
+            begun.read_gb_s = Some(copier.read_gb_s(gpu)?);
+        } else {
+            let (cache, ceilings) = (copier.cache_bytes(gpu)?, super::ceilings(gpu, &copier)?);
+            options.rotate_bytes = options.rotate_bytes.max(4 * cache);
+            begun.cache_bytes = Some(cache);
+            (begun.copy_gb_s, begun.read_gb_s) = (Some(ceilings.copy_gb_s), ceilings.read_gb_s);
+            begun.ceilings = Some(ceilings);
+        }
+        begun.timestamp_quantum_ns = Span::new(gpu)?.timestamp_step_ns(gpu)?;
+        let least = begun.timestamp_quantum_ns.unwrap_or(0.0) * TIMESTAMP_STEPS;
+        options.sample = options.sample.max(Duration::from_nanos(least as u64));
         let mut canaries = Canaries::default();
         canaries.push(copier.canary(gpu, false)?);
-        let gpu = Arc::clone(gpu);
-        Ok(Self {
-            gpu,
-            options,
-            copy_gb_s,
-            read_gb_s,
-            ceilings,
-            timestamp_step_ns,
-            cache_bytes,
-            begun,
-            copier,
-            canaries,
-        })
+        Ok(Self { gpu: Arc::clone(gpu), options, begun, copier, canaries })
     }
 
     /// The environment of the run, with all of its measured limits.
     pub fn environment(&self) -> Environment {
-        let mut environment = Environment {
-            copy_gb_s: Some(self.copy_gb_s),
-            read_gb_s: self.read_gb_s,
-            ceilings: self.ceilings,
-            timestamp_quantum_ns: self.timestamp_step_ns,
-            canary_drift: Some(self.canaries.drift().unwrap_or(0.0)),
-            seed: Some(self.options.seed),
-            cache_bytes: Some(self.cache_bytes),
-            ..self.begun.clone()
-        };
+        let mut environment = self.begun.clone();
+        environment.canary_drift = Some(self.canaries.drift().unwrap_or(0.0));
+        environment.seed = Some(self.options.seed);
         if let Some(machine) = &mut environment.machine {
             machine.gpu.extend(self.gpu.state());
         }
@@ -161,8 +138,8 @@ impl Session {
             };
             // A file that does not take what is to be timed is said to be unavailable there.
             let takes = |s: &Subject| problems.iter().any(|p| s.plan(p, caps).is_ok());
-            let one_shape = match target.subjects.first().filter(|s| s.path().is_some()) {
-                Some(file) if takes(file) => !second_shape(&self.gpu, file, &problems)?,
+            let one_shape = match target.subjects.first() {
+                Some(file) if takes(file) => takes_one_shape(&self.gpu, file, &problems)?,
                 _ => false,
             };
             for problem in problems {
@@ -233,94 +210,56 @@ impl Session {
 
     /// Judges one invocation, times cold and warm, and judges the results of each.
     pub fn measure(&mut self, plan: Plan, problem: &Problem) -> Result<BenchCase> {
-        let (kernel, variant, source) = (plan.kernel, plan.variant.clone(), plan.fingerprint());
-        let wgsl = plan.users_text();
-        let bound = plan.tolerance(problem).nmse;
-        let own_tolerance = plan.foreign().tolerated.is_some();
-        let tuned = if plan.is_tuned { plan.constants.clone() } else { BTreeMap::new() };
-        let checked = self.gpu.checks == Checks::Files && !plan.built_in;
-        let gpu = Arc::clone(&self.gpu);
-        let rotate = self.options.rotate_bytes;
+        let (gpu, options) = (Arc::clone(&self.gpu), self.options);
+        let case = Case::new(&gpu, plan, problem, options.seed)?;
         let pipelines = Pipelines::default();
-        let case = Case::new(&gpu, plan, problem, self.options.seed)?;
-        let mut bench = Bench::new(&gpu, &pipelines, case, rotate)?.validated()?;
-        let (mut nmse, mut timed_out) = (0f64, false);
-        let mut sample = |bench: &mut Bench, temperature| -> Result<Timing> {
-            let sampled = bench.sample(&self.options, self.timestamp_step_ns, temperature)?;
-            nmse = nmse.max(sampled.nmse);
-            timed_out |= sampled.timed_out;
-            Ok(sampled.timing)
-        };
-        let cold = sample(&mut bench, Temperature::Cold)?;
-        let warm = sample(&mut bench, Temperature::Warm)?;
-        let overlapped = match self.options.overlapped {
-            true => Some(sample(&mut bench.overlapping(rotate)?, Temperature::Cold)?),
-            false => None,
-        };
+        let mut bench = Bench::new(&gpu, &pipelines, case, options.rotate_bytes)?.validated()?;
+        let (cold, error) = bench.sample(&options, Temperature::Cold)?;
+        let (warm, other) = bench.sample(&options, Temperature::Warm)?;
         let drifted = self.canary()?;
-        let cost = kernel.cost(problem);
-        let rate = |timing: &Timing| cost.bytes / timing.median_us / 1e3;
-        let gb_s = overlapped.iter().map(rate).fold(rate(&cold), f64::max);
-        // Warm and overlapped times take no less arithmetic.
-        let times = [&cold, &warm].into_iter().chain(&overlapped).map(|t| t.median_us);
-        let fastest_us = times.fold(f64::INFINITY, f64::min);
-        let most = self.copy_gb_s.max(self.read_gb_s.unwrap_or(0.0));
+        let (plan, case) = (bench.plan(), bench.entry());
+        let gb_s = case.bytes / cold.median_us / 1e3;
+        // Warm times take no less arithmetic.
+        let fastest_us = cold.median_us.min(warm.median_us);
+        let limits = &self.begun;
+        let most = limits.copy_gb_s.unwrap_or(0.0).max(limits.read_gb_s.unwrap_or(0.0));
+        let impossible = |what: String| {
+            let BenchCase { kernel, variant, shape, .. } = &case;
+            Err(Error::CheckFailed(format!("{kernel}/{variant} {shape}: {what}")))
+        };
         if gb_s > ABOVE_MEASURED * most && !gpu.adapter.software {
-            return Err(Error::CheckFailed(format!(
-                "{}/{variant} {}: {gb_s:.0} GB/s cold lies above 102 % of the measured bandwidth \
-                 of {most:.0} GB/s; {} rotated bytes did not leave the cache, or the kernel's byte \
-                 count is wrong",
-                kernel.name,
-                kernel.show(problem),
-                bench.rotated_bytes()
-            )));
+            return impossible(format!(
+                "{gb_s:.0} GB/s cold lies above 102 % of the measured bandwidth of {most:.0} GB/s; \
+                 {} rotated bytes did not leave the cache, or the kernel's byte count is wrong",
+                case.rotated_bytes
+            ));
         }
-        let top_s = cost.flops / fastest_us / 1e6;
-        let most_top_s = self.ceilings.map_or(f64::INFINITY, |c| c.arithmetic_top_s());
+        let top_s = case.flops / fastest_us / 1e6;
+        let most_top_s = limits.ceilings.map_or(f64::INFINITY, |c| c.arithmetic_top_s());
         if top_s > ABOVE_MEASURED * most_top_s {
-            return Err(Error::CheckFailed(format!(
-                "{}/{variant} {}: {top_s:.1} TFLOP/s lies above 102 % of the fastest arithmetic \
-                 measured, {most_top_s:.1}; the kernel's count of operations is wrong",
-                kernel.name,
-                kernel.show(problem),
-            )));
+            return impossible(format!(
+                "{top_s:.1} TFLOP/s lies above 102 % of the fastest arithmetic measured, \
+                 {most_top_s:.1}; the kernel's count of operations is wrong"
+            ));
         }
-        let timings = || [&cold, &warm].into_iter().chain(&overlapped);
+        let timings = [&cold, &warm];
         let flags = [
-            (!timings().all(|t| t.settled), Flag::NotSettled),
+            (!timings.iter().all(|t| t.settled), Flag::NotSettled),
             (drifted, Flag::Drift),
-            (timings().any(|t| t.noise > NOISY), Flag::Noisy),
-            (timed_out, Flag::TimedOut),
-            (timings().any(|t| t.throttled > t.samples_us.len()), Flag::Throttled),
+            (timings.iter().any(|t| t.noise > NOISY), Flag::Noisy),
+            (timings.iter().any(|t| t.noise > options.noise), Flag::TimedOut),
+            (timings.iter().any(|t| t.throttled > t.samples_us.len()), Flag::Throttled),
             ((gb_s > most || top_s > most_top_s) && !gpu.adapter.software, Flag::AboveCeiling),
-            (bench.clock() == Clock::Wall, Flag::WallClock),
+            (case.clock == Clock::Wall, Flag::WallClock),
             // A user's file keeps them where built-in variants run without.
-            (checked, Flag::RuntimeChecksOn),
-            (own_tolerance, Flag::OwnTolerance),
-            (bench.rotated_bytes() < 2 * self.cache_bytes, Flag::NotCold),
+            (gpu.checks == Checks::Files && !plan.built_in, Flag::RuntimeChecksOn),
+            (plan.foreign.tolerated.is_some(), Flag::OwnTolerance),
+            (case.rotated_bytes < 2 * limits.cache_bytes.unwrap_or(0), Flag::NotCold),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
-        let case = BenchCase {
-            kernel: kernel.name.into(),
-            variant,
-            shape: kernel.show(problem),
-            source,
-            wgsl,
-            tuned,
-            cold,
-            warm,
-            overlapped,
-            bytes: cost.bytes,
-            flops: cost.flops,
-            rotated_bytes: bench.rotated_bytes(),
-            nmse,
-            nmse_bound: bound,
-            canary: self.canaries.last(),
-            seed_a_sample: bench.draws_anew(),
-            clock: bench.clock(),
-            flags: flags.collect(),
-            ..BenchCase::default()
-        };
-        Ok(case.settled(Some(self.copy_gb_s)))
+        let flags = flags.collect();
+        let (nmse, canary) = (error.max(other), self.canaries.last());
+        let case = BenchCase { cold, warm, nmse, canary, flags, ..case };
+        Ok(case.settled(limits.copy_gb_s))
     }
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::gpu::{Gpu, Pipelines, Policy};
-use crate::judge::check::{Case, Verdict, check_prepared, second_shape};
+use crate::judge::check::{Case, Verdict, check_prepared, takes_one_shape};
 use crate::measure::ab::{AbOptions, plans_against};
 use crate::measure::{Bench, BenchOptions, Temperature};
 use crate::plan::select::{Hints, select};
@@ -28,7 +28,7 @@ use crate::plan::tuned::Entry;
 use crate::plan::{Plan, PlanError, Subject};
 
 /// A candidate of the search: a variant with overrides, or a user's file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// Variant, or the first variant's name for a user's file.
     pub variant: String,
@@ -41,7 +41,7 @@ pub struct Candidate {
 impl Candidate {
     /// A variant without overrides.
     fn plain(variant: &KernelVariant) -> Self {
-        Self { variant: variant.name.to_owned(), constants: Constants::new(), wgsl: None }
+        Self { variant: variant.name.to_owned(), ..Self::default() }
     }
 
     /// The variant with its overrides, or the file that replaces it.
@@ -80,11 +80,11 @@ pub fn candidates(
     for variant in variants {
         all.push(Candidate::plain(variant));
         let mut sets = vec![Candidate::plain(variant)];
-        for (name, values) in variant.tunables {
+        for (name, values) in variant.tunables().unwrap_or_default() {
             let mut more = Vec::with_capacity(sets.len() * values.len());
             for (set, value) in sets.iter().flat_map(|set| values.iter().map(move |v| (set, v))) {
                 let mut set = set.clone();
-                set.constants.insert((*name).to_owned(), *value);
+                set.constants.insert(name.to_owned(), *value);
                 more.push(set);
             }
             sets = more;
@@ -182,49 +182,48 @@ impl Trials {
         let gpu = &self.gpu;
         let subject = candidate.subject(self.kernel).map_err(PlanError::into_usage)?;
         let plan = subject.plan(&self.problem, &gpu.caps).map_err(PlanError::into_usage)?;
-        let timed = std::slice::from_ref(&self.problem);
-        if subject.path().is_some() && !second_shape(gpu, &subject, timed)? {
+        if takes_one_shape(gpu, &subject, std::slice::from_ref(&self.problem))? {
             return Err(Error::CheckFailed("takes no other shape to be checked on".into()));
         }
         let pipelines = Pipelines::default();
-        let Some(base) = self.bases.iter().find(|b| b.packing == plan.packing) else {
-            let (base, verdict) = self.base(&pipelines, &plan)?;
-            if verdict.is_ok() {
-                self.right.push(base.bench.beside(&pipelines, plan)?.validated()?);
-            }
+        let known = self.bases.iter().position(|base| base.packing == plan.packing);
+        if known.is_none() {
+            let base = self.base(&pipelines, &plan)?;
             self.bases.push(base);
-            return verdict;
-        };
+        }
+        let base = &self.bases[known.unwrap_or(self.bases.len() - 1)];
         for (case, executor) in &base.checked {
             let case = case.with_plan(plan.clone());
             let mut executor = case.prepare_beside(executor, &pipelines, Policy::Guarded)?;
-            verdict(&case, &mut executor)?;
+            case.reset(&mut executor)?;
+            match check_prepared(&case, &mut executor)? {
+                Verdict::Passed { .. } => {}
+                Verdict::Failed { reason, .. } => {
+                    return Err(Error::CheckFailed(format!("wrong: {reason}")));
+                }
+                Verdict::Unavailable { reason } => return Err(Error::CheckFailed(reason)),
+            }
         }
         self.right.push(base.bench.beside(&pipelines, plan)?.validated()?);
         Ok(())
     }
 
-    /// The memory of a packing, laid out by its first candidate, and that candidate's own verdict.
-    fn base(&self, pipelines: &Pipelines, plan: &Plan) -> Result<(Base, Result<()>)> {
-        let gpu = &self.gpu;
-        let mut right = Ok(());
+    /// The memory of a packing, laid out by its first candidate.
+    fn base(&self, pipelines: &Pipelines, plan: &Plan) -> Result<Base> {
+        let (gpu, seed) = (&self.gpu, self.options.seed);
         let mut checked = Vec::new();
-        for (i, seed) in [self.options.seed, self.options.seed + 1].into_iter().enumerate() {
+        for (i, seed) in [seed, seed + 1].into_iter().enumerate() {
             // What was drawn for another packing serves again.
             let case = match self.bases.first() {
                 Some(other) => other.checked[i].0.with_plan(plan.clone()),
                 None => Case::new(gpu, plan.clone(), &self.problem, seed)?,
             };
-            let mut executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
-            match verdict(&case, &mut executor) {
-                Err(wrong @ Error::CheckFailed(_)) => right = right.and(Err(wrong)),
-                other => other?,
-            }
+            let executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
             checked.push((case, executor));
         }
         let case = checked[0].0.with_plan(plan.clone());
         let bench = Bench::new(gpu, pipelines, case, self.options.rotate_bytes)?;
-        Ok((Base { packing: plan.packing, checked, bench }, right))
+        Ok(Base { packing: plan.packing, checked, bench })
     }
 
     /// Times all candidates in turn, so that all meet the same clocks: no pipeline is compiled and
@@ -234,57 +233,38 @@ impl Trials {
         /// Largest ratio to the best time at which a candidate stays, after each round.
         const ROUNDS: &[f64] =
             &[2.5, 1.6, 1.3, 1.2, 1.15, 1.15, 1.15, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1];
-        let mut samples = vec![Vec::new(); self.right.len()];
         let Some(first) = self.right.first_mut() else { return Ok(Vec::new()) };
         let warm_up = if self.gpu.adapter.software { 10 } else { 500 };
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(warm_up) {
             first.time(100, Temperature::Cold)?;
         }
-        let mut counts = vec![1u64; self.right.len()];
-        let mut alive = vec![true; self.right.len()];
+        // Invocations per sample, samples in microseconds, and their median.
+        let mut timed = vec![(0u64, Vec::new(), 0.0); self.right.len()];
+        let mut limit = f64::INFINITY;
         for behind in ROUNDS {
-            for (i, bench) in self.right.iter_mut().enumerate().filter(|(i, _)| alive[*i]) {
+            let all = self.right.iter_mut().zip(&mut timed);
+            for (bench, (count, samples, median)) in all.filter(|(_, timed)| timed.2 <= limit) {
                 bench.renew()?;
-                let mut took = bench.time(counts[i], Temperature::Cold)?;
-                if samples[i].is_empty() {
+                if samples.is_empty() {
                     // The first run of a pipeline is no sample; it says how many make one.
-                    took = bench.time(counts[i], Temperature::Cold)?;
-                    let each = took.as_secs_f64().max(1e-7);
-                    counts[i] =
-                        ((self.options.sample.as_secs_f64() / each).ceil() as u64).clamp(1, 2000);
-                    if counts[i] > 1 {
-                        took = bench.time(counts[i], Temperature::Cold)?;
-                    }
+                    *count = bench.grow(1, self.options.sample, Temperature::Cold)?;
                 }
-                samples[i].push(took.as_secs_f64() * 1e6 / counts[i] as f64);
+                let took = bench.time(*count, Temperature::Cold)?;
+                samples.push(took.as_secs_f64() * 1e6 / *count as f64);
+                *median = stats::summarise(samples).median;
             }
-            let medians: Vec<f64> = samples.iter().map(|s| stats::summarise(s).median).collect();
-            let best = medians.iter().copied().fold(f64::INFINITY, f64::min);
-            for (alive, median) in alive.iter_mut().zip(&medians) {
-                *alive &= *median <= behind * best;
-            }
+            limit = behind * timed.iter().map(|timed| timed.2).fold(f64::INFINITY, f64::min);
         }
-        let judged =
-            self.right.iter_mut().zip(&samples).zip(counts).map(|((bench, own), count)| {
-                bench.time_from(0, count)?;
-                match bench.judge_left(Temperature::Cold) {
-                    Ok(_) => Ok(Ok(stats::summarise(own).median)),
-                    Err(Error::CheckFailed(reason)) => Ok(Err(reason)),
-                    Err(e) => Err(e),
-                }
-            });
+        let judged = self.right.iter_mut().zip(timed).map(|(bench, (count, _, median))| {
+            bench.time_from(0, count)?;
+            match bench.judge_left(Temperature::Cold) {
+                Ok(_) => Ok(Ok(median)),
+                Err(Error::CheckFailed(reason)) => Ok(Err(reason)),
+                Err(e) => Err(e),
+            }
+        });
         judged.collect()
-    }
-}
-
-/// Runs a case; fails if its result is wrong.
-fn verdict(case: &Case, executor: &mut GpuExecutor) -> Result<()> {
-    case.reset(executor)?;
-    match check_prepared(case, executor)? {
-        Verdict::Passed { .. } => Ok(()),
-        Verdict::Failed { reason, .. } => Err(Error::CheckFailed(format!("wrong: {reason}"))),
-        Verdict::Unavailable { reason } => Err(Error::CheckFailed(reason)),
     }
 }
 
@@ -362,8 +342,6 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
 pub struct TuneOptions {
     /// Time limit of a trial.
     pub time_out: Duration,
-    /// Number of candidates that are measured thoroughly.
-    pub finalists: usize,
     /// Number of fresh processes; a winner must be FASTER in each to be stored.
     pub processes: usize,
     /// Users' files among the candidates, each with the variant it replaces.
@@ -381,7 +359,7 @@ impl TuneOptions {
 }
 
 /// Result of a search.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Found {
     /// Kernel.
     pub kernel: String,
@@ -408,44 +386,45 @@ pub struct Found {
     pub stored: Option<Entry>,
 }
 
+/// Candidates that are listed as finalists.
+const FINALISTS: usize = 5;
+
 /// Largest ratio of two finalists' times that counts as a tie.
 const TIE: f64 = 1.01;
 
-/// The correct candidates, as indices into all of them, in the process that has prepared them.
-struct Survivors {
-    child: Child,
-    right: Vec<usize>,
-    /// Rejected candidates with their reasons.
-    rejected: Vec<(String, String)>,
-    /// Candidates that were left out because time ran out.
-    skipped: usize,
-}
+/// Receives each candidate and, if it is rejected, the reason.
+type OnTrial<'a> = dyn FnMut(&Candidate, Option<&str>) + 'a;
 
-/// Checks candidates in a child process; a new process takes the rest if a candidate ends it.
-fn survivors(
-    all: &[Candidate],
-    rounds_more: impl Fn(&Candidate) -> Option<String>,
-    options: &TuneOptions,
-    start: &dyn Fn() -> Result<Child>,
-    on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
-) -> Result<Survivors> {
-    let (mut right, mut rejected, mut skipped) = (Vec::new(), Vec::new(), 0);
-    let mut child = start()?;
-    let begun = Instant::now();
-    for (rank, candidate) in all.iter().enumerate() {
-        if begun.elapsed() > options.within {
-            skipped += 1;
-            continue;
-        }
-        if let Some(reason) = rounds_more(candidate) {
-            on_trial(candidate, Some(&reason));
-            rejected.push((candidate.show(), reason));
-            continue;
-        }
-        let answer = child.ask(&Request::Check(candidate.clone()), options.time_out)?;
-        if let Answer::Rejected { reason, alive } = answer {
-            on_trial(candidate, Some(&reason));
-            rejected.push((candidate.show(), reason));
+impl Found {
+    fn reject(&mut self, candidate: &Candidate, reason: String, on_trial: &mut OnTrial<'_>) {
+        on_trial(candidate, Some(&reason));
+        self.rejected.push((candidate.show(), reason));
+    }
+
+    /// Checks candidates in a child process; a new process takes the rest if a candidate ends it.
+    /// Returns the correct ones, as indices, and the process that has prepared them.
+    fn check(
+        &mut self,
+        all: &[Candidate],
+        options: &TuneOptions,
+        start: &dyn Fn() -> Result<Child>,
+        on_trial: &mut OnTrial<'_>,
+    ) -> Result<(Vec<usize>, Child)> {
+        let (mut right, mut child) = (Vec::new(), start()?);
+        let begun = Instant::now();
+        for (rank, candidate) in all.iter().enumerate() {
+            if begun.elapsed() > options.within {
+                self.skipped += 1;
+                continue;
+            }
+            self.tried += 1;
+            let answer = child.ask(&Request::Check(candidate.clone()), options.time_out)?;
+            let Answer::Rejected { reason, alive } = answer else {
+                on_trial(candidate, None);
+                right.push(rank);
+                continue;
+            };
+            self.reject(candidate, reason, on_trial);
             if !alive {
                 child = start()?;
                 // The new process has to know those that were right.
@@ -454,12 +433,9 @@ fn survivors(
                     child.ask(&Request::Check(known.clone()), options.time_out)?;
                 }
             }
-        } else {
-            on_trial(candidate, None);
-            right.push(rank);
         }
+        Ok((right, child))
     }
-    Ok(Survivors { child, right, rejected, skipped })
 }
 
 /// Searches the best candidate of some variants for one shape. `trials` makes the command of a
@@ -472,32 +448,27 @@ pub fn tune(
     problem: &Problem,
     options: &TuneOptions,
     trials: &dyn Fn() -> Command,
-    on_trial: &mut dyn FnMut(&Candidate, Option<&str>),
+    on_trial: &mut OnTrial<'_>,
 ) -> Result<Found> {
     let shape = &problem.shape;
     let incumbent = incumbent(kernel, shape, &gpu.caps)?;
-    let all = candidates(variants, &options.files);
-    let start = || Child::start(trials());
-    let Survivors { mut child, right, rejected, skipped } = survivors(
-        &all,
-        |candidate| rounds_more(kernel, shape, candidate),
-        options,
-        &start,
-        on_trial,
-    )?;
     let mut found = Found {
         kernel: kernel.name.to_owned(),
         shape: kernel.key(shape),
-        tried: all.len() - skipped,
-        skipped,
-        rejected,
-        ranking: Vec::new(),
-        finalists: Vec::new(),
         incumbent: incumbent.show(),
         winner: incumbent.show(),
-        comparisons: Vec::new(),
-        stored: None,
+        ..Found::default()
     };
+    let (inexact, all): (Vec<_>, Vec<_>) = candidates(variants, &options.files)
+        .into_iter()
+        .partition(|candidate| rounds_more(kernel, shape, candidate));
+    for candidate in &inexact {
+        let reason = "its tolerance is its own, so only a hint takes it for this shape";
+        found.reject(candidate, reason.into(), on_trial);
+    }
+    found.tried = inexact.len();
+    let start = || Child::start(trials());
+    let (right, mut child) = found.check(&all, options, &start, on_trial)?;
     let times = match child.ask(&Request::Rank, 20 * options.time_out)? {
         Answer::Times(times) if times.len() == right.len() => times,
         other => return Err(unexpected(kernel, problem, "times", &other)),
@@ -507,15 +478,12 @@ pub fn tune(
     for (time, rank) in times.into_iter().zip(right) {
         match time {
             Ok(us) => timed.push((us, rank)),
-            Err(reason) => {
-                on_trial(&all[rank], Some(&reason));
-                found.rejected.push((all[rank].show(), reason));
-            }
+            Err(reason) => found.reject(&all[rank], reason, on_trial),
         }
     }
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
     found.ranking = timed.iter().map(|(us, rank)| (all[*rank].show(), *us)).collect();
-    found.finalists = found.ranking.iter().take(options.finalists.max(1)).cloned().collect();
+    found.finalists = found.ranking.iter().take(FINALISTS).cloned().collect();
     // Of those that tie with the fastest, the simplest.
     let tied = timed.iter().take_while(|(us, _)| *us <= TIE * timed[0].0);
     let Some(rank) = tied.map(|(_, rank)| *rank).min() else { return Ok(found) };
@@ -534,9 +502,7 @@ pub fn tune(
             Answer::Proof(comparison) => found.comparisons.push(*comparison),
             // Right until then, and not now, or the process ended: no claim is made of it.
             Answer::Rejected { reason, .. } => {
-                let reason = format!("beside the incumbent: {reason}");
-                on_trial(winner, Some(&reason));
-                found.rejected.push((winner.show(), reason));
+                found.reject(winner, format!("beside the incumbent: {reason}"), on_trial);
                 found.winner = found.incumbent.clone();
                 found.comparisons.clear();
                 return Ok(found);
@@ -588,13 +554,11 @@ fn prove(
     Ok(outcome.comparison)
 }
 
-/// The reason why decoding must not select a candidate by itself: a stored choice overrides the
+/// Returns true if decoding must not select a candidate by itself: a stored choice overrides the
 /// preference, and a variant with a tolerance of its own is less exact than the kernel.
-fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> Option<String> {
-    let preferred = kernel.prefer(shape).contains(&candidate.variant.as_str());
-    let own = kernel.variant(&candidate.variant)?.has_own_tolerance();
-    (own && !preferred)
-        .then(|| "its tolerance is its own, so only a hint takes it for this shape".to_owned())
+fn rounds_more(kernel: &Kernel, shape: &Shape, candidate: &Candidate) -> bool {
+    let own = kernel.variant(&candidate.variant).is_some_and(KernelVariant::has_own_tolerance);
+    own && !kernel.prefer(shape).contains(&candidate.variant.as_str())
 }
 
 /// The choice without tuning: the first preference that can run.
@@ -614,14 +578,12 @@ mod tests {
         let all = candidates(&kernel.variants.iter().collect::<Vec<_>>(), &[]);
         let of = |name: &str| all.iter().filter(|c| c.variant == name).count();
         for variant in kernel.variants {
-            let sets: usize = variant.tunables.iter().map(|(_, values)| values.len()).product();
-            assert_eq!(of(variant.name), 1 + if variant.tunables.is_empty() { 0 } else { sets });
+            let tunables = variant.tunables().expect("a table");
+            let sets: usize = tunables.iter().map(|(_, values)| values.len()).product();
+            assert_eq!(of(variant.name), 1 + if tunables.is_empty() { 0 } else { sets });
         }
         assert_eq!(of("subgroup"), 1 + 4 * 6);
-        assert_eq!(
-            all[0],
-            Candidate { variant: "naive".into(), constants: Constants::new(), wgsl: None }
-        );
+        assert_eq!(all[0], Candidate { variant: "naive".into(), ..Candidate::default() });
     }
 
     #[cfg(unix)]
@@ -633,11 +595,7 @@ mod tests {
             echo '"right"'
         done"#;
         let all: Vec<_> = ["naive", "lost", "subgroup"]
-            .map(|variant| Candidate {
-                variant: variant.into(),
-                constants: Constants::new(),
-                wgsl: None,
-            })
+            .map(|variant| Candidate { variant: variant.into(), ..Candidate::default() })
             .into();
         let started = std::cell::Cell::new(0);
         let start = || {
@@ -648,13 +606,13 @@ mod tests {
         };
         let options = TuneOptions {
             time_out: Duration::from_secs(60),
-            finalists: 1,
             processes: 3,
             files: Vec::new(),
             within: Duration::from_secs(600),
         };
-        let found = survivors(&all, |_| None, &options, &start, &mut |_, _| {}).expect("survivors");
-        assert_eq!((found.right, found.skipped, started.get()), (vec![0, 2], 0, 2));
+        let mut found = Found::default();
+        let (right, _) = found.check(&all, &options, &start, &mut |_, _| {}).expect("checked");
+        assert_eq!((right, found.skipped, started.get()), (vec![0, 2], 0, 2));
         let [(name, reason)] = &found.rejected[..] else { panic!("{:?}", found.rejected) };
         let is_said = reason.contains("exit status: 4") && reason.ends_with("device lost");
         assert!(name == "lost" && is_said && !reason.contains("wrong"), "{name}: {reason}");

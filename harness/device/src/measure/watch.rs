@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lathe_record::record::{Canary, Environment, Flag, Watched};
 
-use super::copy::Copier;
+use super::ceilings::Copier;
 use super::environment::environment;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Span};
@@ -48,53 +48,29 @@ impl Canaries {
     }
 }
 
-/// Observer of a device's clocks.
-pub trait Watch {
-    /// Returns true if the driver throttles the clocks now.
-    fn is_throttled(&self) -> bool;
-
-    /// Times the canaries, where there are any.
-    ///
-    /// # Errors
-    /// The device's error.
-    fn canary(&mut self) -> Result<Option<Canary>>;
+/// Times the canaries of a GPU. Times nothing on a software adapter, whose speed does not matter,
+/// and on a device too full for the memory they need, which is allocated here.
+///
+/// # Errors
+/// A lost device.
+pub fn canary(gpu: &Arc<Gpu>) -> Result<impl FnMut() -> Result<Option<Canary>> + use<>> {
+    let copier = match gpu.adapter.software {
+        true => None,
+        false => unless_full(Copier::new(gpu))?,
+    };
+    let gpu = Arc::clone(gpu);
+    Ok(move || copier.as_ref().map(|copier| copier.canary(&gpu, false)).transpose())
 }
 
-/// Watches a GPU; observes nothing of a software adapter, whose speed does not matter.
-#[derive(Debug)]
-pub struct GpuWatch {
-    gpu: Arc<Gpu>,
-    copier: Option<Copier>,
-}
-
-impl GpuWatch {
-    /// Allocates memory for the copying canary. A device too full for it has no canaries.
-    ///
-    /// # Errors
-    /// A lost device.
-    pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
-        let copier = match gpu.adapter.software {
-            true => None,
-            false => match Copier::new(gpu) {
-                Ok(copier) => Some(copier),
-                Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
-                Err(e) => {
-                    tracing::warn!("no canaries: {e}");
-                    None
-                }
-            },
-        };
-        Ok(Self { gpu: Arc::clone(gpu), copier })
-    }
-}
-
-impl Watch for GpuWatch {
-    fn is_throttled(&self) -> bool {
-        self.gpu.is_throttled()
-    }
-
-    fn canary(&mut self) -> Result<Option<Canary>> {
-        self.copier.as_ref().map(|copier| copier.canary(&self.gpu, false)).transpose()
+/// A measurement, or none on a device that is too full for it.
+fn unless_full<T>(measured: Result<T>) -> Result<Option<T>> {
+    match measured {
+        Ok(measured) => Ok(Some(measured)),
+        Err(lost @ Error::DeviceLost { .. }) => Err(lost),
+        Err(e) => {
+            tracing::warn!("no copy bandwidth and no canaries: {e}");
+            Ok(None)
+        }
     }
 }
 
@@ -147,17 +123,9 @@ impl RunWatch {
             let canary = (!gpu.adapter.software).then(|| copier.canary(gpu, true));
             Ok((figure, canary.transpose()?))
         });
-        match measured {
-            Ok((figure, canary)) => {
-                canary.map(|now| self.canaries.push(now));
-                Ok(Some(figure))
-            }
-            Err(lost @ Error::DeviceLost { .. }) => Err(lost),
-            Err(e) => {
-                tracing::warn!("no copy bandwidth and no canaries: {e}");
-                Ok(None)
-            }
-        }
+        let Some((figure, canary)) = unless_full(measured)? else { return Ok(None) };
+        canary.map(|now| self.canaries.push(now));
+        Ok(Some(figure))
     }
 }
 

@@ -20,15 +20,6 @@ pub enum Language {
     Wgsl,
 }
 
-/// Output of a writer.
-#[derive(Clone, Debug)]
-pub enum Written {
-    /// A text.
-    Text(String),
-    /// SPIR-V's words.
-    Words(Vec<u32>),
-}
-
 /// A back end that cannot write a variant, known beforehand.
 #[derive(Debug, Serialize)]
 pub struct Limitation {
@@ -39,32 +30,6 @@ pub struct Limitation {
 impl fmt::Display for Limitation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.back_end, self.reason)
-    }
-}
-
-impl Written {
-    /// Nothing was written.
-    pub fn is_empty(&self) -> bool {
-        match self {
-            Written::Text(text) => text.is_empty(),
-            Written::Words(words) => words.is_empty(),
-        }
-    }
-}
-
-/// Writes a text as it is, and words as eight hexadecimal numbers per line.
-impl fmt::Display for Written {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Written::Text(text) => f.write_str(text),
-            Written::Words(words) => {
-                for line in words.chunks(8) {
-                    let line: Vec<_> = line.iter().map(|word| format!("{word:08x}")).collect();
-                    writeln!(f, "{}", line.join(" "))?;
-                }
-                Ok(())
-            }
-        }
     }
 }
 
@@ -112,22 +77,27 @@ impl Language {
         Some(Limitation { back_end: self.name(), reason })
     }
 
-    /// Writes an entry point of a module whose overrides are applied.
+    /// Writes an entry point of a module whose overrides are applied; SPIR-V as eight hexadecimal
+    /// words per line.
     pub fn write(
         self,
         module: &naga::Module,
         info: &ModuleInfo,
         entry: &str,
-    ) -> Result<Written, String> {
-        let stage = naga::ShaderStage::Compute;
-        match self {
+    ) -> Result<String, String> {
+        let point = Some((naga::ShaderStage::Compute, entry.to_owned()));
+        let text = match self {
             Language::Spirv => {
                 let options = spv::Options { lang_version: (1, 3), ..Default::default() };
-                let pipeline =
-                    spv::PipelineOptions { shader_stage: stage, entry_point: entry.into() };
-                spv::write_vec(module, info, &options, Some(&pipeline))
-                    .map(Written::Words)
-                    .map_err(|e| e.to_string())
+                let (shader_stage, entry_point) = (naga::ShaderStage::Compute, entry.into());
+                let pipeline = spv::PipelineOptions { shader_stage, entry_point };
+                let words = spv::write_vec(module, info, &options, Some(&pipeline));
+                let words = words.map_err(|e| e.to_string())?;
+                let lines = words.chunks(8).map(|line| {
+                    let words: Vec<_> = line.iter().map(|word| format!("{word:08x}")).collect();
+                    words.join(" ") + "\n"
+                });
+                Ok(lines.collect())
             }
             Language::Msl => {
                 let options = msl::Options {
@@ -135,13 +105,9 @@ impl Language {
                     fake_missing_bindings: true,
                     ..Default::default()
                 };
-                let pipeline = msl::PipelineOptions {
-                    entry_point: Some((stage, entry.into())),
-                    ..Default::default()
-                };
-                msl::write_string(module, info, &options, &pipeline)
-                    .map(|(text, _)| Written::Text(text))
-                    .map_err(|e| e.to_string())
+                let pipeline = msl::PipelineOptions { entry_point: point, ..Default::default() };
+                let written = msl::write_string(module, info, &options, &pipeline);
+                written.map(|(text, _)| text).map_err(|e| e.to_string())
             }
             Language::Hlsl => {
                 let options = hlsl::Options {
@@ -149,16 +115,17 @@ impl Language {
                     fake_missing_bindings: true,
                     ..Default::default()
                 };
-                let pipeline = hlsl::PipelineOptions { entry_point: Some((stage, entry.into())) };
+                let pipeline = hlsl::PipelineOptions { entry_point: point };
                 let mut text = String::new();
-                hlsl::Writer::new(&mut text, &options, &pipeline)
+                let written = hlsl::Writer::new(&mut text, &options, &pipeline)
                     .write(module, info, None)
-                    .map_err(|e| e.to_string())?;
-                Ok(Written::Text(text))
+                    .map(drop)
+                    .map_err(|e| e.to_string());
+                written.map(|()| text)
             }
             Language::Wgsl => wgsl::write_string(module, info, wgsl::WriterFlags::empty())
-                .map(Written::Text)
                 .map_err(|e| e.to_string()),
-        }
+        }?;
+        if text.is_empty() { Err("wrote nothing".into()) } else { Ok(text) }
     }
 }

@@ -18,7 +18,6 @@ pub mod weights;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use lathe_kernels::{
@@ -38,16 +37,12 @@ pub struct Plan {
     pub kernel: &'static Kernel,
     /// Variant name, or the file of a user's own WGSL.
     pub variant: String,
-    /// WGSL handed to the device.
-    pub text: Cow<'static, str>,
     /// True if the text is a built-in variant's: the sweeps have proven its indexing, so it may run
     /// without wgpu's checks. Any other text, a file's or a registered one, does so only if the
     /// user vouches for it.
     pub built_in: bool,
-    /// Properties that naga finds in it.
-    pub reflection: Arc<Reflection>,
-    /// Values of all overrides.
-    pub constants: Constants,
+    /// Code of its stages, or of the first where a user's mapping gives each its own.
+    pub code: Arc<Code>,
     /// Dispatches, in order.
     pub stages: Vec<PlannedStage>,
     /// Layout of quantised weight rows that it reads.
@@ -56,15 +51,50 @@ pub struct Plan {
     pub declared: &'static KernelVariant,
     /// True for a stored choice of `lathe tune`.
     pub is_tuned: bool,
-    /// Properties that only a user's file has; see [`Plan::foreign`].
-    foreign: Option<Arc<Foreign>>,
+    /// Properties that only a user's file has; empty for a variant.
+    pub foreign: Foreign,
+}
+
+/// WGSL and the numbers it is compiled with.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// WGSL handed to the device.
+    pub text: Cow<'static, str>,
+    /// Properties that naga finds in it.
+    pub reflection: Arc<Reflection>,
+    /// Values of all overrides.
+    pub constants: Constants,
+    /// Target of each WGSL variable whose own name is not the kernel's.
+    pub bindings: BTreeMap<String, String>,
+}
+
+impl Code {
+    /// Code whose variables have the kernel's names.
+    pub fn new(text: impl Into<Cow<'static, str>>, reflection: Arc<Reflection>) -> Self {
+        let (constants, bindings) = (Constants::new(), BTreeMap::new());
+        Self { text: text.into(), reflection, constants, bindings }
+    }
+
+    /// Target of a WGSL variable: the kernel's name of it, or a name of the plan's own.
+    pub fn binding<'a>(&'a self, variable: &'a str) -> &'a str {
+        self.bindings.get(variable).map_or(variable, String::as_str)
+    }
+}
+
+/// One dispatch of a plan.
+#[derive(Clone, Debug)]
+pub struct PlannedStage {
+    /// WGSL entry point.
+    pub entry: String,
+    /// Workgroups in x, y and z.
+    pub groups: [u32; 3],
+    /// Its code.
+    pub code: Arc<Code>,
 }
 
 /// Properties of a plan that only a user's file has, most of them from its mapping.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// The kernel's name of each WGSL variable that is named differently.
-    pub bindings: BTreeMap<String, String>,
     /// Content of uniform buffers, by name.
     pub uniforms: Vec<(String, Vec<u8>)>,
     /// Bytes of the file's own scratch memory, by name.
@@ -76,16 +106,6 @@ pub struct Foreign {
     /// Tolerance, where it differs from that of `declared`.
     pub tolerated: Option<Tolerated>,
 }
-
-/// Foreign properties of a variant: none.
-static NOT_FOREIGN: Foreign = Foreign {
-    bindings: BTreeMap::new(),
-    uniforms: Vec::new(),
-    scratch: Vec::new(),
-    parts: Vec::new(),
-    kv_orders: BTreeMap::new(),
-    tolerated: None,
-};
 
 /// A tolerance that a user's mapping asks for.
 #[derive(Clone, Copy, Debug)]
@@ -99,64 +119,6 @@ pub enum Tolerated {
         /// See [`Tolerance::nmse`].
         nmse: Option<f64>,
     },
-}
-
-/// One dispatch of a plan.
-#[derive(Clone)]
-pub struct PlannedStage {
-    /// WGSL entry point.
-    pub entry: String,
-    /// Workgroups in x, y and z.
-    pub groups: [u32; 3],
-    /// Its code, where it differs from the plan's text with the plan's constants and bindings: see
-    /// [`Plan::code`].
-    pub code: Option<Arc<StageCode>>,
-}
-
-/// Shows the fields that distinguish stages; fingerprints contain them.
-impl fmt::Debug for PlannedStage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("PlannedStage");
-        shown.field("entry", &self.entry).field("groups", &self.groups);
-        if let Some(code) = &self.code {
-            let text = format!("{:016x}", fnv(FNV_START, code.text.bytes()));
-            let StageCode { constants, bindings, .. } = &**code;
-            shown.field("text", &text).field("constants", constants).field("bindings", bindings);
-        }
-        shown.finish()
-    }
-}
-
-/// Separate code of one stage of a user's mapping.
-#[derive(Debug)]
-pub struct StageCode {
-    /// WGSL.
-    pub text: Arc<str>,
-    /// Properties that naga finds in it.
-    pub reflection: Arc<Reflection>,
-    /// Values of all overrides.
-    pub constants: Constants,
-    /// See [`Foreign::bindings`].
-    pub bindings: BTreeMap<String, String>,
-}
-
-/// Code of a stage: see [`Plan::code`].
-#[derive(Clone, Copy, Debug)]
-pub struct Code<'a> {
-    /// WGSL.
-    pub text: &'a str,
-    /// Properties that naga finds in it.
-    pub reflection: &'a Reflection,
-    /// Values of all overrides.
-    pub constants: &'a Constants,
-    bindings: &'a BTreeMap<String, String>,
-}
-
-impl<'a> Code<'a> {
-    /// Target of a WGSL variable: the kernel's name of it, or a name of the plan's own.
-    pub fn binding(self, variable: &'a str) -> &'a str {
-        self.bindings.get(variable).map_or(variable, String::as_str)
-    }
 }
 
 /// The reason why a plan cannot be made.
@@ -210,8 +172,8 @@ impl Plan {
                 kernel.name, variant.name
             )));
         };
-        let text = Cow::Borrowed(source.text);
-        let plan = Self::build(kernel, variant, shape, caps, text, reflection, constants)?;
+        let code = Code::new(source.text, reflection);
+        let plan = Self::build(kernel, variant, shape, caps, code, constants)?;
         Ok(Self { built_in: source.is_built_in(), ..plan })
     }
 
@@ -226,15 +188,8 @@ impl Plan {
         path: &str,
     ) -> Result<Self, PlanError> {
         let (text, reflection) = Self::reflect(text, path)?;
-        Self::build(
-            kernel,
-            variant,
-            shape,
-            caps,
-            Cow::Owned(text),
-            Arc::new(reflection),
-            &Constants::new(),
-        )
+        let code = Code::new(text, Arc::new(reflection));
+        Self::build(kernel, variant, shape, caps, code, &Constants::new())
     }
 
     /// A WGSL text linked with its modules, and naga's reflection of it.
@@ -247,13 +202,22 @@ impl Plan {
     /// A hash of the source, its constants, grid and bindings: equal when the same code runs the
     /// same way (FNV-1a).
     pub fn fingerprint(&self) -> String {
-        let Self { stages, constants, .. } = self;
-        let Foreign { bindings, uniforms, scratch, parts, kv_orders, .. } = self.foreign();
-        let text = fnv(FNV_START, self.text.bytes().chain([0]));
-        let mut rest = format!("{constants:?}{stages:?}{bindings:?}{uniforms:?}");
+        let Code { text, constants, bindings, .. } = &*self.code;
+        let Foreign { uniforms, scratch, parts, kv_orders, .. } = &self.foreign;
+        let stages = self.stages.iter().map(|PlannedStage { entry, groups, code }| {
+            let own = (!Arc::ptr_eq(code, &self.code)).then(|| {
+                let text = fnv(FNV_START, code.text.bytes());
+                format!(", {text:016x}, {:?}, {:?}", code.constants, code.bindings)
+            });
+            let own = own.unwrap_or_default();
+            format!("PlannedStage {{ entry: {entry:?}, groups: {groups:?}{own} }}")
+        });
+        let stages = stages.collect::<Vec<_>>().join(", ");
+        let mut rest = format!("{constants:?}[{stages}]{bindings:?}{uniforms:?}");
         if !scratch.is_empty() || self.is_laid_out() {
             rest += &format!("{scratch:?}{parts:?}{kv_orders:?}");
         }
+        let text = fnv(FNV_START, text.bytes().chain([0]));
         format!("{:016x}", fnv(text, rest.bytes()))
     }
 
@@ -262,8 +226,7 @@ impl Plan {
         variant: &'static KernelVariant,
         shape: &Shape,
         caps: &Capabilities,
-        text: Cow<'static, str>,
-        reflection: Arc<Reflection>,
+        code: Code,
         set: &Constants,
     ) -> Result<Self, PlanError> {
         if let Some(reason) = variant.unsupported(shape, caps) {
@@ -275,113 +238,101 @@ impl Plan {
         for (name, value) in set {
             let own = |(known, own): &(&str, f64)| (*known == name).then_some(*own);
             let own = given[..given.len() - set.len()].iter().rev().find_map(own);
-            let is_free = kernel.param(name).is_none() && reflection.has_override(name);
+            let is_free = kernel.param(name).is_none() && code.reflection.has_override(name);
             if !is_free || !fits_grid(*value, own) {
                 return Err(PlanError::Unavailable(format!("cannot set {name} = {value}")));
             }
         }
-        let constants = reflection.constants(given)?;
+        let constants = code.reflection.constants(given)?;
+        let code = Arc::new(Code { constants, ..code });
         let mut plan = Self {
             kernel,
             variant: variant.name.to_owned(),
             built_in: false,
-            text,
-            reflection,
-            constants,
+            code: Arc::clone(&code),
             stages: Vec::with_capacity(variant.stages.len()),
             packing: kernel.packing(variant.packing, shape),
             declared: variant,
             is_tuned: false,
-            foreign: None,
+            foreign: Foreign::default(),
         };
         for stage in variant.stages {
-            let groups = (stage.grid)(shape, &plan.constants);
-            if groups == 0 {
-                continue;
-            }
-            let stage = PlannedStage { entry: stage.entry.to_owned(), groups: [0; 3], code: None };
-            plan.check_stage(&stage, caps)?;
-            let groups = plan.fold(&stage, groups, caps)?;
-            plan.stages.push(PlannedStage { groups, ..stage });
+            let groups = (stage.grid)(shape, &code.constants);
+            plan.dispatch(stage.entry, &code, [groups, 1, 1], caps)?;
         }
         Ok(plan)
     }
 
-    /// Code of a stage.
-    pub fn code<'a>(&'a self, stage: &'a PlannedStage) -> Code<'a> {
-        match &stage.code {
-            None => Code {
-                text: &self.text,
-                reflection: &self.reflection,
-                constants: &self.constants,
-                bindings: &self.foreign().bindings,
-            },
-            Some(code) => Code {
-                text: &code.text,
-                reflection: &code.reflection,
-                constants: &code.constants,
-                bindings: &code.bindings,
-            },
+    /// Adds a stage unless it has no workgroups. A number of workgroups that is too large for one
+    /// dimension takes two if the stage supports it.
+    fn dispatch(
+        &mut self,
+        entry: &str,
+        code: &Arc<Code>,
+        groups: [usize; 3],
+        caps: &Capabilities,
+    ) -> Result<(), PlanError> {
+        if groups[0] == 0 {
+            return Ok(());
         }
-    }
-
-    /// Properties that only a user's file has; those of a variant are empty.
-    pub fn foreign(&self) -> &Foreign {
-        self.foreign.as_deref().unwrap_or(&NOT_FOREIGN)
+        let Code { reflection, constants, .. } = &**code;
+        // A feature that is not there may keep the text from being compiled at all.
+        let mut lacking = limits::features_lacking(reflection, caps);
+        if lacking.is_empty() {
+            // What its numbers make of a user's text is refused here, with the file's name.
+            reflection.resolved(entry, constants)?;
+            let workgroup = reflection.workgroup(entry, constants)?;
+            lacking = limits::lacking(reflection, entry, workgroup, caps);
+        }
+        if !lacking.is_empty() {
+            return Err(PlanError::Unavailable(lacking.swap_remove(0)));
+        }
+        let unfolds = reflection.entry(entry).is_some_and(|e| e.unfolds);
+        let limit = caps.grid_dimension;
+        let groups = match groups {
+            [x, 1, 1] => fold(x, limit).filter(|[_, y, _]| *y == 1 || unfolds),
+            all => all.iter().all(|n| *n <= limit as usize).then(|| all.map(|n| n as u32)),
+        }
+        .ok_or_else(|| {
+            let needed = match groups {
+                [x, 1, 1] => x.to_string(),
+                [x, y, z] => format!("{x}×{y}×{z}"),
+            };
+            let reason = format!("needs {needed} workgroups, a grid dimension holds {limit}");
+            PlanError::Unavailable(reason)
+        })?;
+        self.stages.push(PlannedStage { entry: entry.to_owned(), groups, code: Arc::clone(code) });
+        Ok(())
     }
 
     /// Returns true if the mapping lays out weights or caches differently from our layout.
     pub fn is_laid_out(&self) -> bool {
-        let Foreign { parts, kv_orders, .. } = self.foreign();
-        !parts.is_empty() || !kv_orders.is_empty()
+        !self.foreign.parts.is_empty() || !self.foreign.kv_orders.is_empty()
     }
 
-    /// Returns true if a stage, or anything in its text, is bound to this name of the kernel's.
+    /// Returns true if anything in a stage's text is bound to this name of the kernel's.
     pub fn binds(&self, name: &str) -> bool {
-        let own = self.reflection.buffers.iter().map(|b| self.binding(&b.name));
-        let stages = self.stages.iter().map(|stage| self.code(stage));
-        let of =
-            |code: Code<'_>| code.reflection.buffers.iter().any(|b| code.binding(&b.name) == name);
-        own.into_iter().any(|bound| bound == name) || stages.into_iter().any(of)
+        let binds = |code: &Code| {
+            code.reflection.buffers.iter().any(|buffer| code.binding(&buffer.name) == name)
+        };
+        self.stages.iter().any(|stage| binds(&stage.code))
     }
 
-    /// All of the user's WGSL that it runs: the text of a file, then those of its stages' files.
-    /// None for a built-in kernel.
+    /// All of the user's WGSL that it runs: the texts of its stages. None for a built-in kernel.
     pub fn users_text(&self) -> Option<String> {
-        if self.built_in {
-            return None;
-        }
-        let mut texts: Vec<&str> = vec![&self.text];
+        let mut texts: Vec<&str> = vec![&self.code.text];
         for stage in &self.stages {
-            let text = self.code(stage).text;
-            if !texts.contains(&text) {
-                texts.push(text);
+            if !texts.contains(&&*stage.code.text) {
+                texts.push(&stage.code.text);
             }
         }
-        Some(texts.join("\n"))
-    }
-
-    /// Workgroups of a stage, in two dimensions if one is too small and the stage supports it.
-    pub(crate) fn fold(
-        &self,
-        stage: &PlannedStage,
-        groups: usize,
-        caps: &Capabilities,
-    ) -> Result<[u32; 3], PlanError> {
-        let unfolds = self.code(stage).reflection.entry(&stage.entry).is_some_and(|e| e.unfolds);
-        match fold(groups, caps.grid_dimension) {
-            Some([x, y, z]) if y == 1 || unfolds => Ok([x, y, z]),
-            _ => Err(PlanError::Unavailable(format!(
-                "needs {groups} workgroups, a grid dimension holds {}",
-                caps.grid_dimension
-            ))),
-        }
+        (!self.built_in).then(|| texts.join("\n"))
     }
 
     /// Tolerance of the result's distance from the reference.
     pub fn tolerance(&self, problem: &Problem) -> Tolerance {
         let declared = self.kernel.tolerance(Some(self.declared), problem);
-        match self.foreign().tolerated {
+        match self.foreign.tolerated {
             None => declared,
             Some(Tolerated::Of(variant)) => self.kernel.tolerance(Some(variant), problem),
             Some(Tolerated::Own { k, nmse }) => Tolerance {
@@ -391,34 +342,6 @@ impl Plan {
                 ..declared
             },
         }
-    }
-
-    /// The kernel's name of a WGSL variable.
-    pub fn binding<'a>(&'a self, variable: &'a str) -> &'a str {
-        self.foreign().bindings.get(variable).map_or(variable, String::as_str)
-    }
-
-    /// Fails with the reason if a stage cannot run on an adapter.
-    pub(crate) fn check_stage(
-        &self,
-        stage: &PlannedStage,
-        caps: &Capabilities,
-    ) -> Result<(), PlanError> {
-        let Code { reflection, constants, .. } = self.code(stage);
-        // A feature that is not there may keep the text from being compiled at all.
-        let mut lacking = limits::features_lacking(reflection, caps);
-        if lacking.is_empty() {
-            // What its numbers make of a user's text is refused here, with the file's name.
-            if !self.built_in {
-                reflection.resolved(&stage.entry, constants)?;
-            }
-            let workgroup = reflection.workgroup(&stage.entry, constants)?;
-            lacking = limits::lacking(reflection, &stage.entry, workgroup, caps);
-        }
-        if !lacking.is_empty() {
-            return Err(PlanError::Unavailable(lacking.swap_remove(0)));
-        }
-        Ok(())
     }
 }
 

@@ -265,7 +265,7 @@ impl Recording {
             }
         }
         let mut own = Vec::new();
-        let foreign = plan.foreign();
+        let foreign = &plan.foreign;
         for (name, bytes) in &foreign.uniforms {
             own.push((name.clone(), self.tensor(name.clone(), TensorInit::Uniform(bytes.clone()))));
         }

@@ -11,12 +11,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use lathe_kernels::phases::{self, Grid};
-use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
+use lathe_kernels::{Capabilities, ReflectError, Reflection};
 use layers::Layers;
 
-use crate::plan::limits;
 use crate::plan::memory::padded;
 use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
+use crate::plan::{Code, limits};
 
 /// Maximum number of sectors that an invocation may prefetch at a grid barrier: each is a line of
 /// WGSL.
@@ -102,32 +102,24 @@ pub struct Run {
     pub phases: usize,
     /// Its workgroups.
     pub grid: Grid,
-    /// WGSL with naga's reflection of it. Equal kernels share it.
-    pub text: Arc<RunText>,
+    /// Its code, without overrides. Equal kernels share it.
+    pub code: Arc<Code>,
     /// Target of each variable.
-    pub bound: Vec<(String, Bound)>,
+    pub bound: Vec<(String, Stack)>,
     /// The counters of its grid barrier.
     pub arrivals: TensorId,
 }
 
-/// Target of a variable of a persistent kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// A tensor.
-    Tensor(TensorId),
-    /// One tensor per layer in one buffer: one of [`Recording::stacks`].
-    Stack(Stack),
-}
-
 impl Run {
     /// Target of a variable. Panics if it has none: every variable of a text is bound.
-    pub fn bound(&self, variable: &str) -> &Bound {
+    pub fn bound(&self, variable: &str) -> &Stack {
         let found = self.bound.iter().find(|(name, _)| name == variable);
         found.map_or_else(|| panic!("nothing bound to {variable}"), |(_, bound)| bound)
     }
 }
 
-/// Tensors of consecutive layers in one buffer, which a persistent kernel indexes by layer.
+/// A tensor, or tensors of consecutive layers in one buffer, which a persistent kernel indexes by
+/// layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
     /// The tensors in the order of the layers, all of one length.
@@ -140,6 +132,16 @@ pub struct Stack {
 const STACK_ALIGN: u64 = 256;
 
 impl Stack {
+    /// A tensor in a buffer of its own.
+    fn one(tensor: TensorId) -> Self {
+        Self { tensors: vec![tensor], stride: 0 }
+    }
+
+    /// Returns true if tensors share the buffer.
+    pub fn is_shared(&self) -> bool {
+        self.tensors.len() > 1
+    }
+
     /// A stack of tensors of `bytes` bytes each.
     fn new(tensors: Vec<TensorId>, bytes: u64) -> Self {
         Self { tensors, stride: padded(bytes).next_multiple_of(STACK_ALIGN) }
@@ -151,15 +153,6 @@ impl Stack {
     }
 }
 
-/// A joined text.
-#[derive(Debug)]
-pub struct RunText {
-    /// WGSL.
-    pub text: String,
-    /// Properties that naga finds in it.
-    pub reflection: Reflection,
-}
-
 /// Name of the grid barrier's counters.
 fn arrivals_name(grid: Grid) -> String {
     format!("run.arrivals.{}", grid.groups)
@@ -168,7 +161,7 @@ fn arrivals_name(grid: Grid) -> String {
 /// Returns true if each of an operation's dispatches can be a phase on a grid.
 fn is_phase(op: &Op, grid: Grid) -> bool {
     let fits = |entry: &str| {
-        let workgroup = op.plan.reflection.workgroup(entry, &op.plan.constants);
+        let workgroup = op.plan.code.reflection.workgroup(entry, &op.plan.code.constants);
         workgroup.is_ok_and(|(_, invocations)| invocations == grid.invocations)
     };
     let linear = |groups: [u32; 3]| groups[1] == 1 && groups[2] == 1;
@@ -196,27 +189,32 @@ pub fn add_runs(
         let (count, found) = most_layers(recording, left, grid, caps, &mut texts)?;
         let (first, ops) = (left[0].clone(), left[0].start..left[count - 1].end);
         left = &left[count..];
-        let Some((buffers, names, text)) = found else { continue };
+        let Some((buffers, names, code)) = found else { continue };
         for op in first.clone().filter(|op| first.contains(&(op + 1))) {
             if layers::inlined(recording, op).is_some() {
                 let [made, reader] = [op, op + 1].map(|op| recording.ops[op].label);
                 tracing::info!("{reader} makes what it reads of {made}, whose last stage is none");
             }
         }
-        let bound = names.into_iter().map(|(name, i)| (name, buffers[i].clone()));
-        let mut bound: Vec<_> = bound.collect();
-        recording.stacks.extend(buffers.into_iter().filter_map(|buffer| match buffer {
-            Bound::Stack(stack) => Some(stack),
-            Bound::Tensor(_) => None,
-        }));
         let arrivals = *arrivals.get_or_insert_with(|| {
             recording.tensor(arrivals_name(grid), TensorInit::Counter(phases::ARRIVAL_WORDS))
         });
-        bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(arrivals)));
+        let bound = bound(names, &buffers, arrivals);
+        recording.stacks.extend(buffers.into_iter().filter(Stack::is_shared));
         let phases = dispatches(recording, &ops);
-        recording.runs.push(Run { ops, layers: count, phases, grid, text, bound, arrivals });
+        recording.runs.push(Run { ops, layers: count, phases, grid, code, bound, arrivals });
     }
     Ok(())
+}
+
+/// Target of each variable, given the numbers of their buffers.
+fn bound(
+    names: Vec<(String, usize)>,
+    buffers: &[Stack],
+    arrivals: TensorId,
+) -> Vec<(String, Stack)> {
+    let bound = names.into_iter().map(|(name, i)| (name, buffers[i].clone()));
+    bound.chain([(phases::ARRIVALS.to_owned(), Stack::one(arrivals))]).collect()
 }
 
 /// A step without one of its phases.
@@ -278,11 +276,8 @@ pub fn without_each_phase(
             // No rule of runs: nobody looks at what comes of it.
             let reflection = Reflection::of(&joined.text, "a run without one of its phases")?;
             // The layers are those of the recording, so its stacks have every tensor they name.
-            let bound =
-                joined.buffers.into_iter().map(|(name, i)| (name, layers.buffers[i].clone()));
-            run.bound = bound.collect();
-            run.bound.push((phases::ARRIVALS.to_owned(), Bound::Tensor(full.arrivals)));
-            run.text = Arc::new(RunText { text: joined.text, reflection });
+            run.bound = bound(joined.buffers, &layers.buffers, full.arrivals);
+            run.code = Arc::new(Code::new(joined.text, Arc::new(reflection)));
         }
         left_out.push(LeftOut { ops, stage: key.2, recording: Arc::new(without) });
     }
@@ -325,7 +320,7 @@ fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
 }
 
 /// A persistent kernel: its buffers, its variables with the numbers of their buffers, its text.
-type Found = (Vec<Bound>, Vec<(String, usize)>, Arc<RunText>);
+type Found = (Vec<Stack>, Vec<(String, usize)>, Arc<Code>);
 
 /// The largest number of leading layers that fit one persistent kernel, and that kernel; none where
 /// a single layer is too much for the adapter.
@@ -334,7 +329,7 @@ fn most_layers(
     left: &[Range<usize>],
     grid: Grid,
     caps: &Capabilities,
-    texts: &mut HashMap<String, Arc<RunText>>,
+    texts: &mut HashMap<String, Arc<Code>>,
 ) -> Result<(usize, Option<Found>), ReflectError> {
     let together = left.windows(2).take_while(|two| two[0].end == two[1].start).count() + 1;
     let first = recording.ops[left[0].start].label;
@@ -347,20 +342,19 @@ fn most_layers(
             }
         };
         let joined = layers.join(grid)?;
-        let (text, buffers) = (&joined.text, &joined.buffers);
-        let text = match texts.get(text) {
-            Some(text) => Arc::clone(text),
+        let code = match texts.get(&joined.text) {
+            Some(known) => Arc::clone(known),
             None => {
-                let reflection = joined.reflected()?;
-                let known = Arc::new(RunText { text: text.clone(), reflection });
-                texts.insert(text.clone(), Arc::clone(&known));
-                known
+                let reflection = Arc::new(joined.reflected()?);
+                let code = Arc::new(Code::new(joined.text.clone(), reflection));
+                texts.insert(joined.text, Arc::clone(&code));
+                code
             }
         };
-        let workgroup = text.reflection.workgroup(phases::ENTRY, &Constants::new())?;
-        let lacking = limits::lacking(&text.reflection, phases::ENTRY, workgroup, caps);
+        let workgroup = code.reflection.workgroup(phases::ENTRY, &code.constants)?;
+        let lacking = limits::lacking(&code.reflection, phases::ENTRY, workgroup, caps);
         match lacking.first() {
-            None => return Ok((count, Some((layers.buffers, buffers.clone(), text)))),
+            None => return Ok((count, Some((layers.buffers, joined.buffers, code)))),
             Some(reason) => {
                 tracing::info!("{count} layers from {first} on are not one run: it {reason}");
             }

@@ -2,13 +2,12 @@
 //! run.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::Path;
 
 use lathe_kernels::{Capabilities, Kernel, ReflectError, Shape};
 use lathe_record::record::FIRST_PREFERENCE;
 
 use crate::error::{Error, Result};
+use crate::plan::target::{Target, kernel_named};
 use crate::plan::tuned::Tuned;
 use crate::plan::user::is_file;
 use crate::plan::{Plan, PlanError, Subject};
@@ -22,134 +21,53 @@ pub struct Selection {
     pub why: String,
 }
 
-/// Explicit choices by the kernel's name.
-pub type Hints = BTreeMap<String, Hint>;
+/// Explicit choices by the kernel's name: a variant, or a user's file, which every operation of a
+/// step then runs.
+pub type Hints = BTreeMap<String, Subject>;
 
-/// An explicit choice for one kernel.
-#[derive(Clone, Debug)]
-pub enum Hint {
-    /// A variant by its name.
-    Variant(String),
-    /// A user's file: every operation of a step runs the same text.
-    File(Subject),
-}
-
-impl From<&str> for Hint {
-    fn from(variant: &str) -> Self {
-        Hint::Variant(variant.to_owned())
-    }
-}
-
-impl fmt::Display for Hint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Hint::Variant(name) => f.write_str(name),
-            Hint::File(file) => f.write_str(&file.name()),
-        }
-    }
-}
-
-impl Hint {
-    /// Reads `KERNEL=VARIANT`, `KERNEL=FILE.wgsl` or `KERNEL/VARIANT=FILE.wgsl`. Without a variant
-    /// a file replaces the kernel's first.
-    ///
-    /// # Errors
-    /// The text has another form, names a kernel or a variant that does not exist, or the file
-    /// cannot be read, does not link or does not validate.
-    pub fn parse(text: &str) -> Result<(String, Self)> {
+/// Parses hints as given on the command line, one per kernel: `KERNEL=VARIANT`, `KERNEL=FILE.wgsl`
+/// or `KERNEL/VARIANT=FILE.wgsl`. Without a variant a file replaces the kernel's first.
+///
+/// # Errors
+/// A text has another form or names a kernel or a variant that does not exist; a file cannot be
+/// read, does not link or does not validate; or two hints are for one kernel.
+pub fn parse_hints(texts: &[String]) -> Result<Hints> {
+    let mut hints = Hints::new();
+    for text in texts {
         let usage = |reason: &str| Error::Usage(format!("hint {text}: {reason}"));
         let (left, right) = text.split_once('=').ok_or_else(|| {
             usage("expected KERNEL=VARIANT, KERNEL=FILE.wgsl or KERNEL/VARIANT=FILE.wgsl")
         })?;
-        let (name, place) = match left.split_once('/') {
-            Some((kernel, variant)) => (kernel, Some(variant)),
-            None => (left, None),
+        let (name, place) = left.split_once('/').map_or((left, None), |(k, v)| (k, Some(v)));
+        let kernel = kernel_named(name)?;
+        let hint = match place {
+            None => Target::side(kernel, right)?,
+            Some(place) if is_file(right) => Target::side(kernel, &format!("{place}={right}"))?,
+            Some(_) => {
+                return Err(usage("KERNEL/VARIANT takes the place of a variant with a FILE.wgsl"));
+            }
         };
-        if !is_file(right) {
-            return match place {
-                None => Ok((name.to_owned(), right.into())),
-                Some(_) => {
-                    Err(usage("KERNEL/VARIANT takes the place of a variant with a FILE.wgsl"))
-                }
-            };
+        if let Some(other) = hints.get(name) {
+            let (other, hint) = (other.name(), hint.name());
+            return Err(Error::Usage(format!("hints name {name} twice: {other} and {hint}")));
         }
-        let kernel = known(name)?;
-        let place = match place {
-            None => &kernel.variants[0],
-            Some(variant) => kernel.variant(variant).ok_or_else(|| {
-                let known = names(kernel.variants.iter().map(|v| v.name));
-                usage(&format!("kernel {name} has no variant `{variant}`; it has {known}"))
-            })?,
-        };
-        let file = Subject::compile(Path::new(right), kernel, place);
-        Ok((name.to_owned(), Hint::File(file.map_err(PlanError::into_usage)?)))
-    }
-}
-
-/// Parses hints as given on the command line, one per kernel.
-///
-/// # Errors
-/// Same as [`Hint::parse`], and two hints for one kernel.
-pub fn parse_hints(texts: &[String]) -> Result<Hints> {
-    let mut hints = Hints::new();
-    for text in texts {
-        let (kernel, hint) = Hint::parse(text)?;
-        if let Some(other) = hints.get(&kernel) {
-            return Err(Error::Usage(format!("hints name {kernel} twice: {other} and {hint}")));
-        }
-        hints.insert(kernel, hint);
+        hints.insert(name.to_owned(), hint);
     }
     Ok(hints)
-}
-
-/// The kernel that a hint is for.
-pub fn known(name: &str) -> Result<&'static Kernel> {
-    lathe_kernels::kernel(name).ok_or_else(|| {
-        Error::Usage(format!(
-            "hint for kernel {name}, which does not exist; there are {}",
-            names(lathe_kernels::kernels().iter().map(|k| k.name))
-        ))
-    })
 }
 
 /// The reason why no variant could be selected.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
-    /// The hint names no variant of this kernel.
-    #[error("hint {kernel}={hint}: kernel {kernel} has no such variant; it has {known}")]
-    UnknownVariant {
-        /// Kernel.
-        kernel: &'static str,
-        /// The hint's variant.
-        hint: String,
-        /// The kernel's variants.
-        known: String,
-    },
-    /// The hinted variant cannot run here. It is never replaced by another.
-    #[error("hint {kernel}={hint} cannot hold for {shape}: {reason}")]
-    HintUnavailable {
-        /// Kernel.
-        kernel: &'static str,
-        /// The hint's variant.
-        hint: String,
-        /// The shape.
-        shape: String,
-        /// The reason.
-        reason: String,
-    },
+    /// The hinted variant cannot run this shape. It is never replaced by another.
+    #[error("{0}")]
+    HintUnavailable(String),
     /// The hinted file does not fit the kernel; the message begins with the file.
     #[error(transparent)]
     File(ReflectError),
-    /// No variant can run.
-    #[error("no variant of {kernel} can run {shape}: {reasons}")]
-    Nothing {
-        /// Kernel.
-        kernel: &'static str,
-        /// The shape.
-        shape: String,
-        /// Each variant's reason.
-        reasons: String,
-    },
+    /// No variant can run this shape.
+    #[error("{0}")]
+    Nothing(String),
 }
 
 /// Selects a variant. An explicit choice always wins or fails with an error; then comes the choice
@@ -180,60 +98,40 @@ pub fn select(
             continue;
         };
         match Plan::of(kernel, variant, shape, caps) {
+            Err(e) => passed_over.push(format!("{name}: {e}")),
             Ok(plan) => {
-                let why = if passed_over.is_empty() {
-                    FIRST_PREFERENCE.to_owned()
-                } else {
-                    format!("first that can run; {}", passed_over.join("; "))
+                let why = match passed_over.as_slice() {
+                    [] => FIRST_PREFERENCE.to_owned(),
+                    reasons => format!("first that can run; {}", reasons.join("; ")),
                 };
                 return Ok(Selection { plan, why: why + &apart });
             }
-            Err(e) => {
-                passed_over.push(format!("{name}: {e}"));
-            }
         }
     }
-    Err(SelectError::Nothing {
-        kernel: kernel.name,
-        shape: shape.show(kernel.params),
-        reasons: passed_over.join("; "),
-    })
+    let (name, shape, reasons) = (kernel.name, shape.show(kernel.params), passed_over.join("; "));
+    Err(SelectError::Nothing(format!("no variant of {name} can run {shape}: {reasons}")))
 }
 
 fn hinted(
     kernel: &'static Kernel,
     shape: &Shape,
     caps: &Capabilities,
-    hint: &Hint,
+    hint: &Subject,
 ) -> Result<Selection, SelectError> {
-    let (plan, why) = match hint {
-        Hint::Variant(name) => {
-            let variant = kernel.variant(name).ok_or_else(|| SelectError::UnknownVariant {
-                kernel: kernel.name,
-                hint: name.clone(),
-                known: names(kernel.variants.iter().map(|v| v.name)),
-            })?;
-            (Plan::of(kernel, variant, shape, caps), "explicit hint".to_owned())
-        }
-        Hint::File(file) => {
-            let place = file.variant.name;
-            let why = format!("explicit hint, in the place of {}/{place}", kernel.name);
-            (file.plan_of_step(shape, caps), why)
-        }
-    };
-    let reason = match (plan, hint) {
+    let mut why = "explicit hint".to_owned();
+    if hint.path().is_some() {
+        why += &format!(", in the place of {}/{}", kernel.name, hint.variant.name);
+    }
+    let reason = match hint.plan_of_step(shape, caps) {
         // Its weights and caches are other operations' too.
-        (Ok(plan), _) if plan.is_laid_out() => {
+        Ok(plan) if plan.is_laid_out() => {
             "its mapping lays weights or caches out, which whole steps do not".to_owned()
         }
-        (Ok(plan), _) => return Ok(Selection { plan, why }),
-        (Err(PlanError::Reflect(e)), Hint::File(_)) => return Err(SelectError::File(e)),
-        (Err(e), _) => e.to_string(),
+        Ok(plan) => return Ok(Selection { plan, why }),
+        Err(PlanError::Reflect(e)) if hint.path().is_some() => return Err(SelectError::File(e)),
+        Err(e) => e.to_string(),
     };
-    let (hint, shape) = (hint.to_string(), shape.show(kernel.params));
-    Err(SelectError::HintUnavailable { kernel: kernel.name, hint, shape, reason })
-}
-
-fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
-    all.collect::<Vec<_>>().join(", ")
+    let (name, hint, shape) = (kernel.name, hint.name(), shape.show(kernel.params));
+    let why = format!("hint {name}={hint} cannot hold for {shape}: {reason}");
+    Err(SelectError::HintUnavailable(why))
 }

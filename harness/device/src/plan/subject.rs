@@ -17,7 +17,7 @@ pub struct Subject {
     /// The variant, or the one that a file replaces.
     pub variant: &'static KernelVariant,
     constants: Constants,
-    file: Option<Arc<UserKernel>>,
+    pub(super) file: Option<Arc<UserKernel>>,
 }
 
 impl Subject {
@@ -82,40 +82,6 @@ impl Subject {
         match &self.file {
             Some(file) => file.plan(shape, None, caps),
             None => Plan::tuned(kernel, variant, shape, caps, constants),
-        }
-    }
-
-    /// Returns true if a mapping restricts the shapes.
-    pub fn is_choosy(&self) -> bool {
-        self.file.as_ref().is_some_and(|file| file.is_choosy())
-    }
-
-    /// Returns true if a mapping has a tolerance.
-    pub fn has_tolerance(&self) -> bool {
-        self.file.as_ref().is_some_and(|file| file.tolerated.is_some())
-    }
-
-    /// The problem with each parameter moved to a value that a mapping supports; conditions are not
-    /// checked. `pick(n)` draws a number below `n`.
-    pub fn fitted(&self, problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
-        match &self.file {
-            Some(file) => file.fitted(problem, pick),
-            None => problem,
-        }
-    }
-
-    /// The nearest problem that a mapping supports. If a condition limits the state, it is the
-    /// largest one allowed, or any before it; none if a condition fails all the same. `pick(n)`
-    /// draws a number below `n`.
-    pub fn within(
-        &self,
-        problem: Problem,
-        caps: &Capabilities,
-        pick: &mut dyn FnMut(u32) -> u32,
-    ) -> Option<Problem> {
-        match &self.file {
-            Some(file) => file.within(problem, caps, pick),
-            None => Some(problem),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lathe_kernels::{Capabilities, Kernel, Problem};
+use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
 
 use super::user::is_file;
 use super::{PlanError, Subject, shapes};
@@ -44,10 +44,7 @@ impl Target {
             Some((name, variant)) => (name, Some(variant)),
             None => (text, None),
         };
-        let kernel = lathe_kernels::kernel(name).ok_or_else(|| {
-            let known: Vec<_> = lathe_kernels::kernels().iter().map(|k| k.name).collect();
-            Error::Usage(format!("no kernel `{name}`; {}", meant(name, &known)))
-        })?;
+        let kernel = kernel_named(name)?;
         match variant {
             None => Ok(Self::of(kernel)),
             Some(variant) => Self::variant(kernel, variant),
@@ -55,12 +52,7 @@ impl Target {
     }
 
     fn variant(kernel: &'static Kernel, name: &str) -> Result<Self> {
-        let found = kernel.variant(name).ok_or_else(|| {
-            let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
-            let meant = meant(name, &known);
-            Error::Usage(format!("kernel {} has no variant `{name}`; {meant}", kernel.name))
-        })?;
-        Ok(Self { kernel, subjects: vec![Subject::of(kernel, found)] })
+        Ok(Self { kernel, subjects: vec![Subject::of(kernel, variant_named(kernel, name)?)] })
     }
 
     /// One side of a comparison: `VARIANT`, `FILE.wgsl` or `VARIANT=FILE.wgsl`. A file alone
@@ -93,6 +85,23 @@ impl Target {
             _ => Ok(problems),
         }
     }
+}
+
+/// The kernel of this name.
+pub fn kernel_named(name: &str) -> Result<&'static Kernel> {
+    lathe_kernels::kernel(name).ok_or_else(|| {
+        let known: Vec<_> = lathe_kernels::kernels().iter().map(|k| k.name).collect();
+        Error::Usage(format!("no kernel `{name}`; {}", meant(name, &known)))
+    })
+}
+
+/// The kernel's variant of this name.
+fn variant_named(kernel: &'static Kernel, name: &str) -> Result<&'static KernelVariant> {
+    kernel.variant(name).ok_or_else(|| {
+        let known: Vec<_> = kernel.variants.iter().map(|v| v.name).collect();
+        let meant = meant(name, &known);
+        Error::Usage(format!("kernel {} has no variant `{name}`; {meant}", kernel.name))
+    })
 }
 
 /// Proposes known names similar to a mistyped one, or lists all known names.

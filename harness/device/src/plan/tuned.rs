@@ -65,23 +65,16 @@ impl Entry {
         self.adapter == adapter.name && self.driver == adapter.driver
     }
 
-    /// Returns true if both have the same adapter, driver, version of wgpu, mode of its checks,
-    /// kernel and shape.
-    fn is_for_same(&self, other: &Self) -> bool {
-        fn place(e: &Entry) -> [&str; 6] {
-            [&e.adapter, &e.driver, &e.wgpu, &e.runtime_checks, &e.kernel, &e.shape]
-        }
-        place(self) == place(other)
+    /// Adapter, driver, version of wgpu, mode of its checks, kernel and shape: one choice for each.
+    fn key(&self) -> [&str; 6] {
+        let Self { adapter, driver, wgpu, runtime_checks, kernel, shape, .. } = self;
+        [adapter, driver, wgpu, runtime_checks, kernel, shape]
     }
 
-    /// The variant, constants and text of the choice.
-    fn choice(&self) -> (&str, &BTreeMap<String, f64>, &str) {
-        (&self.variant, &self.constants, &self.source)
-    }
-
-    fn choice_text(&self) -> String {
+    /// The variant, constants and source of the choice.
+    fn choice(&self) -> String {
         let set: Vec<_> = self.constants.iter().map(|(n, v)| format!("{n}={v}")).collect();
-        format!("{} {} (source {}, {})", self.variant, set.join(","), self.source, self.date)
+        format!("{} {} (source {})", self.variant, set.join(","), self.source)
     }
 
     /// The choice's plan for a shape, or the reason why it is stale.
@@ -166,7 +159,7 @@ impl Store {
 
     /// Returns true if there is a choice for the same conditions, kernel and shape.
     pub fn has(&self, entry: &Entry) -> bool {
-        self.entries.iter().any(|known| known.is_for_same(entry))
+        self.entries.iter().any(|known| known.key() == entry.key())
     }
 
     /// The choices of several files as one store, in the order of the files. A later measurement of
@@ -179,32 +172,37 @@ impl Store {
         for (path, store) in inputs {
             for entry in store.entries {
                 let known = &mut result.merged.entries;
-                let Some(at) = known.iter().position(|known| known.is_for_same(&entry)) else {
+                let Some(at) = known.iter().position(|known| known.key() == entry.key()) else {
                     known.push(entry);
                     from.push(path.clone());
                     continue;
                 };
-                if known[at] == entry {
+                let own = &mut known[at];
+                if *own == entry {
                     continue;
                 }
+                let takes_later = match own.choice() == entry.choice() {
+                    true => Some(entry.date > own.date),
+                    false => prefer.and_then(|p| p.takes_later(&own.date, &entry.date)),
+                };
                 let (first, second) = (from[at].display(), path.display());
-                let of = format!("{} {} on {}", entry.kernel, entry.shape, entry.adapter);
-                let (takes_later, what) = if known[at].choice() == entry.choice() {
-                    let what = format!("{of} is in {first} and {second} with one choice");
-                    (Some(entry.date > known[at].date), what)
-                } else {
-                    let (own, other) = (known[at].choice_text(), entry.choice_text());
-                    let what = format!("{of}: {first} chooses {own}, {second} {other}");
-                    (prefer.and_then(|p| p.takes_later(&known[at].date, &entry.date)), what)
-                };
-                let Some(takes_later) = takes_later else {
-                    result.contradictions.push(what);
-                    continue;
-                };
-                let counts = if takes_later { second } else { first };
-                result.notes.push(format!("{what}: that of {counts} counts"));
-                if takes_later {
-                    (known[at], from[at]) = (entry, path.clone());
+                let what = format!(
+                    "{} {} on {}: {first} chooses {} of {}, {second} {} of {}",
+                    entry.kernel,
+                    entry.shape,
+                    entry.adapter,
+                    own.choice(),
+                    own.date,
+                    entry.choice(),
+                    entry.date
+                );
+                match takes_later {
+                    None => result.contradictions.push(what),
+                    Some(false) => result.notes.push(format!("{what}: that of {first} counts")),
+                    Some(true) => {
+                        result.notes.push(format!("{what}: that of {second} counts"));
+                        (*own, from[at]) = (entry, path.clone());
+                    }
                 }
             }
         }
@@ -219,7 +217,7 @@ impl Store {
             let count = elsewhere.len();
             tracing::info!(count, "tuned entries of another wgpu or with other checks, ignored");
         }
-        Tuned::new(here)
+        Tuned { entries: here, ..Tuned::default() }
     }
 }
 
@@ -232,10 +230,6 @@ pub struct Tuned {
 }
 
 impl Tuned {
-    fn new(entries: Vec<Entry>) -> Self {
-        Self { entries, said: Arc::default() }
-    }
-
     /// The plan stored for a shape, with the reason for it. An entry is stale if its source has
     /// changed since or if it cannot be planned: it is reported once and ignored.
     pub fn find(
@@ -267,11 +261,15 @@ impl Tuned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::select::{Hints, select};
+    use crate::plan::select::{Hints, parse_hints, select};
 
     fn gemv() -> (&'static Kernel, Shape) {
         let kernel = lathe_kernels::kernel("gemv").expect("gemv");
         (kernel, kernel.default_problem().shape)
+    }
+
+    fn tuned(entry: Entry) -> Tuned {
+        Tuned { entries: vec![entry], ..Tuned::default() }
     }
 
     /// A choice for gemv.
@@ -303,17 +301,17 @@ mod tests {
         let chosen = |tuned: &Tuned, hints: &Hints| {
             let s = select(kernel, &shape, &caps, hints, Some(tuned));
             let s = s.expect("a selection");
-            (s.plan.variant.clone(), s.plan.constants.get("LANES").copied(), s.why)
+            (s.plan.variant.clone(), s.plan.code.constants.get("LANES").copied(), s.why)
         };
         let none = Hints::new();
-        let tuned = Tuned::new(vec![entry.clone()]);
-        let (variant, lanes, why) = chosen(&tuned, &none);
+        let known = tuned(entry.clone());
+        let (variant, lanes, why) = chosen(&known, &none);
         assert_eq!((variant.as_str(), lanes), ("workgroup", Some(16.0)));
         assert!(why.contains("tuned"));
-        let hint = Hints::from([("gemv".to_owned(), "naive".into())]);
-        assert_eq!(chosen(&tuned, &hint).0, "naive");
+        let hint = parse_hints(&["gemv=naive".into()]).expect("a hint");
+        assert_eq!(chosen(&known, &hint).0, "naive");
         entry.source = "another".into();
-        let (_, lanes, why) = chosen(&Tuned::new(vec![entry]), &none);
+        let (_, lanes, why) = chosen(&tuned(entry), &none);
         assert_ne!(lanes, Some(16.0));
         assert!(!why.contains("tuned"));
     }
@@ -324,7 +322,7 @@ mod tests {
         for value in [0.0, -0.0, -1.0, 0.5, 1e300, f64::NAN, f64::INFINITY, 8_589_934_592.0] {
             for name in ["LANES", "WG", "ROWS", "NO_SUCH"] {
                 let constants = BTreeMap::from([(name.to_owned(), value)]);
-                let tuned = Tuned::new(vec![Entry { constants, ..sound.clone() }]);
+                let tuned = tuned(Entry { constants, ..sound.clone() });
                 let caps = Capabilities::minimal();
                 assert!(tuned.find(kernel, &shape, &caps).is_none(), "{name} = {value}");
             }
@@ -379,7 +377,7 @@ mod tests {
         for files in [[&one, &later], [&later, &one]] {
             let again = merge(&[&files[..1], &files[1..]], None);
             assert_eq!(again.merged.entries, std::slice::from_ref(&later));
-            assert!(again.notes[0].contains("0.json and 1.json"), "{:?}", again.notes);
+            assert!(again.notes[0].contains("0.json chooses"), "{:?}", again.notes);
         }
         let torn = merge(&[&[&one], &[&other]], None);
         let said = &torn.contradictions[0];

@@ -195,6 +195,18 @@ impl WeightRows {
         part.get().len().checked_div(self.row_bytes()).unwrap_or(0)
     }
 
+    /// The stored bytes of a row. Panics beyond the last one.
+    pub fn row(&self, mut index: usize) -> &[u8] {
+        for part in &self.parts {
+            let here = self.rows_of(part);
+            if index < here {
+                return &part.get()[index * self.row_bytes()..][..self.row_bytes()];
+            }
+            index -= here;
+        }
+        panic!("row {index} past the end of {self:?}")
+    }
+
     /// Packs all rows for the kernels and passes them to `sink` in pieces of about `piece` bytes,
     /// each with its byte offset. Rows that kernels read as stored are passed on directly; others
     /// are packed on all cores.

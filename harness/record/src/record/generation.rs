@@ -93,6 +93,29 @@ pub struct Watched {
     pub flags: Vec<Flag>,
 }
 
+/// Facts about a decode and its figures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decoded {
+    /// Settings of sampling; none for the greedy choice.
+    pub sampling: Option<SamplingSettings>,
+    /// Bytes of all KV caches.
+    pub kv_cache_bytes: u64,
+    /// Bytes of device memory at their peak: weights, caches and all other buffers of the process.
+    pub gpu_memory_bytes: u64,
+    /// Prediction of that before loading.
+    pub gpu_memory_predicted_bytes: u64,
+    /// Verification before the figures were taken; none where that was left out.
+    pub verified: Option<Verified>,
+    /// Variant that serves each operation, and why.
+    pub selected: Vec<Selected>,
+    /// Workgroups and invocations of the dispatches that are several operations each, such as
+    /// 128x256; none where every stage is a dispatch.
+    pub run_grid: Option<String>,
+    /// Throttling and other reasons to doubt the figures.
+    #[serde(flatten)]
+    pub watched: Watched,
+}
+
 /// One test. Keys that llama-bench has mean what they mean there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GenerationTest {
@@ -116,8 +139,6 @@ pub struct GenerationTest {
     /// Sequences decoded together, each with its own prompt; `n_gen` tokens each. Figures are of
     /// all of them together.
     pub sequences: usize,
-    /// Settings of sampling; none for the greedy choice.
-    pub sampling: Option<SamplingSettings>,
     /// Decode steps in a submission; none for a test that generates nothing.
     pub steps_per_submit: Option<usize>,
     /// Start of the test, UTC.
@@ -142,22 +163,9 @@ pub struct GenerationTest {
     /// `avg_ts` and `stddev_ts` again, where other documents of this command have them.
     #[serde(skip_deserializing)]
     pub tok_s: TokS,
-    /// Verification before the figures were taken; none where that was left out.
-    pub verified: Option<Verified>,
-    /// Variant that serves each operation, and why.
-    pub selected: Vec<Selected>,
-    /// Workgroups and invocations of the dispatches that are several operations each, such as
-    /// 128x256; none where every stage is a dispatch.
-    pub run_grid: Option<String>,
-    /// Bytes of device memory at their peak: all buffers of the process.
-    pub gpu_memory_bytes: u64,
-    /// Prediction of that before loading.
-    pub gpu_memory_predicted_bytes: u64,
-    /// Bytes of all KV caches.
-    pub kv_cache_bytes: u64,
-    /// Throttling and other reasons to doubt the figures.
+    /// Facts about the decode.
     #[serde(flatten)]
-    pub watched: Watched,
+    pub of: Decoded,
 }
 
 impl GenerationTest {
@@ -272,8 +280,6 @@ pub struct SuiteConfig {
     pub prompt_tokens: usize,
     /// Tokens generated, the one after the prompt included.
     pub generated_tokens: usize,
-    /// Settings of sampling; none for the greedy choice.
-    pub sampling: Option<SamplingSettings>,
     /// Time until the first token was read back, milliseconds.
     #[serde(skip_deserializing)]
     pub ttft_ms: f64,
@@ -298,22 +304,9 @@ pub struct SuiteConfig {
     /// 95th percentile of the same.
     #[serde(skip_deserializing)]
     pub p95_ms: f64,
-    /// Bytes of all KV caches.
-    pub kv_cache_bytes: u64,
-    /// Bytes of device memory at their peak: weights, caches and everything else.
-    pub gpu_memory_bytes: u64,
-    /// Prediction of that before loading.
-    pub gpu_memory_predicted_bytes: u64,
-    /// Verification before the figures were taken; none where that was left out.
-    pub verified: Option<Verified>,
-    /// Variant that serves each operation, and why.
-    pub selected: Vec<Selected>,
-    /// Workgroups and invocations of the dispatches that are several operations each, such as
-    /// 128x256; none where every stage is a dispatch.
-    pub run_grid: Option<String>,
-    /// Throttling and other reasons to doubt the figures.
+    /// Facts about the decode.
     #[serde(flatten)]
-    pub watched: Watched,
+    pub of: Decoded,
     /// Every timed run.
     pub runs: Vec<SuiteRun>,
 }

@@ -45,7 +45,7 @@ pub fn generation_test(file: &str) -> GenerationTest {
         type_v: "f16".into(),
         activations: "f32".into(),
         sequences: 1,
-        verified: Some(VERIFIED),
+        of: Decoded { verified: Some(VERIFIED), ..Decoded::default() },
         ..GenerationTest::default()
     }
 }

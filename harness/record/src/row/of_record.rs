@@ -2,8 +2,8 @@
 
 use super::{Kind, Row};
 use crate::record::{
-    Ab, AbSide, BenchCase, Body, Clock, Environment, Flag, GenerationTest, MeasuredModel, Profile,
-    Record, Selected, Suite, SuiteRun, Verified,
+    Ab, AbSide, BenchCase, Body, Clock, Decoded, Environment, Flag, GenerationTest, MeasuredModel,
+    Profile, Record, Selected, Suite,
 };
 use crate::{add_new, paired, stats};
 
@@ -160,23 +160,23 @@ fn ab(run: &Row, ab: &Ab) -> Row {
         variant: ab.a.clone(),
         shape: ab.shape.clone(),
         source: format!("{} {}", source(&ab.a_side), source(&ab.b_side)).trim().to_owned(),
-        median_us: ab.a_us,
+        median_us: ab.found.a_us,
         nmse: nmse.map(|(nmse, _)| nmse),
         nmse_bound: nmse.map(|(_, bound)| bound),
         flags: flags(&ab.flags),
         b: ab.b.clone(),
-        b_us: Some(ab.b_us),
-        ratio: Some(ab.ratio.median),
-        ratio_low: Some(ab.ratio.low),
-        ratio_high: Some(ab.ratio.high),
-        verdict: ab.verdict.to_string(),
+        b_us: Some(ab.found.b_us),
+        ratio: Some(ab.found.ratio.median),
+        ratio_low: Some(ab.found.ratio.low),
+        ratio_high: Some(ab.found.ratio.high),
+        verdict: ab.found.verdict.to_string(),
         ..timed(run, Kind::Ab, &times)
     }
 }
 
 /// Hash of the code of a whole decode: the commit, which has the host's part, and every kernel that
 /// was selected. Empty of a tree with changes.
-fn source(run: &Row, selected: &[Selected], run_grid: Option<&str>) -> String {
+fn source(run: &Row, selected: &[Selected], run_grid: &Option<String>) -> String {
     let Some(commit) = run.commit.as_ref().filter(|_| run.dirty == Some(false)) else {
         return String::new();
     };
@@ -188,7 +188,7 @@ fn source(run: &Row, selected: &[Selected], run_grid: Option<&str>) -> String {
 
 /// The unprofiled step, and each operation summed over the layers of a step.
 fn profile(run: &Row, environment: &Environment, profile: &Profile) -> Vec<Row> {
-    let source = source(run, &profile.selected, None);
+    let source = source(run, &profile.selected, &None);
     let checks = &environment.runtime_checks;
     let of = format!("KV {} after {} tokens", profile.kv, profile.prompt_tokens);
     let every = profile.unprofiled.steps_per_submit.max(1);
@@ -242,9 +242,17 @@ fn told(model: &MeasuredModel, all: &[&MeasuredModel]) -> String {
     alike.next().map_or(identity, |_| model.file().to_owned())
 }
 
-fn judged(row: Row, verified: Option<Verified>, watched: &[Flag]) -> Row {
-    let (nmse, nmse_bound) = verified.map(|v| (v.worst_nmse, v.limit)).unzip();
-    Row { nmse, nmse_bound, flags: flags(watched), ..row }
+/// A row with the facts about a decode.
+fn decoded(row: Row, of: &Decoded) -> Row {
+    let (nmse, nmse_bound) = of.verified.map(|v| (v.worst_nmse, v.limit)).unzip();
+    Row {
+        variant: of.run_grid.clone().unwrap_or_default(),
+        source: source(&row, &of.selected, &of.run_grid),
+        flags: flags(&of.watched.flags),
+        nmse,
+        nmse_bound,
+        ..row
+    }
 }
 
 fn test(run: &Row, how: &str, test: &GenerationTest, models: &[&MeasuredModel]) -> Row {
@@ -260,50 +268,39 @@ fn test(run: &Row, how: &str, test: &GenerationTest, models: &[&MeasuredModel]) 
     let us: Vec<f64> = test.samples_ns.iter().map(|ns| *ns as f64 / 1e3).collect();
     let row = Row {
         subject: told(&test.model, models),
-        variant: test.run_grid.clone().unwrap_or_default(),
         shape: format!("KV {kv}, activations {}: {}{steps}", test.activations, test.test),
-        source: source(run, &test.selected, test.run_grid.as_deref()),
         how: how.to_owned(),
         tok_s: Some(test.avg_ts),
         tok_s_sd: Some(test.stddev_ts),
         ..timed(run, Kind::Test, &us)
     };
-    judged(row, test.verified, &test.watched.flags)
+    decoded(row, &test.of)
 }
 
 /// Time to the first token and all of the run, each at the faster setting, and the single steps.
 fn suite(run: &Row, environment: &Environment, suite: &Suite) -> Vec<Row> {
-    type Time = fn(&SuiteRun) -> f64;
-    let parts: [(&str, Time); 2] =
-        [("first token", |run| run.ttft_ms), ("end to end", |run| run.ttft_ms + run.decode_ms)];
     let models: Vec<_> = suite.models.iter().map(|model| &model.model).collect();
     let how = format!("run-time checks {}, prompts {}", environment.runtime_checks, suite.prompts);
     let mut rows = Vec::new();
     for model in &suite.models {
         for name in suite.config_names() {
             let Some(config) = model.configs.get(name) else { continue };
-            let of = |part: &str, row: Row| {
+            let mut add = |part: &str, how: String, row: Row| {
+                let (kv, activations) = (&model.kv, &model.activations);
                 // The same name with other lengths is another case.
                 let lengths = format!("{}/{}", config.prompt_tokens, config.generated_tokens);
-                let (kv, activations) = (&model.kv, &model.activations);
-                let grid = config.run_grid.as_deref();
-                let row = Row {
-                    subject: told(&model.model, &models),
-                    variant: grid.unwrap_or_default().to_owned(),
-                    shape: format!("KV {kv}, activations {activations}: {name} {lengths} {part}"),
-                    source: source(run, &config.selected, grid),
-                    ..row
-                };
-                judged(row, config.verified, &config.watched.flags)
+                let shape = format!("KV {kv}, activations {activations}: {name} {lengths} {part}");
+                let row = Row { subject: told(&model.model, &models), shape, how, ..row };
+                rows.push(decoded(row, &config.of));
             };
-            let fast = config.runs.iter().map(|run| run.steps_per_submit).max();
-            for (part, ms) in parts {
-                let runs = config.runs.iter().filter(|run| Some(run.steps_per_submit) == fast);
-                let us: Vec<f64> = runs.map(|run| 1e3 * ms(run)).collect();
-                let tok_s = (part == "end to end").then_some(config.e2e_tok_s);
-                let how = format!("{how}, {} steps a submission", fast.unwrap_or_default());
-                rows.push(of(part, Row { tok_s, how, ..timed(run, Kind::Suite, &us) }));
-            }
+            let fast = config.runs.iter().map(|run| run.steps_per_submit).max().unwrap_or(0);
+            let runs = || config.runs.iter().filter(|run| run.steps_per_submit == fast);
+            let how_fast = format!("{how}, {fast} steps a submission");
+            let us: Vec<f64> = runs().map(|run| 1e3 * run.ttft_ms).collect();
+            add("first token", how_fast.clone(), timed(run, Kind::Suite, &us));
+            let us: Vec<f64> = runs().map(|run| 1e3 * (run.ttft_ms + run.decode_ms)).collect();
+            let row = Row { tok_s: Some(config.e2e_tok_s), ..timed(run, Kind::Suite, &us) };
+            add("end to end", how_fast, row);
             let runs: Vec<&[f64]> =
                 config.runs.iter().map(|r| &r.step_ms[..]).filter(|ms| !ms.is_empty()).collect();
             let count = runs.iter().map(|ms| ms.len()).min().unwrap_or(0);
@@ -312,7 +309,7 @@ fn suite(run: &Row, environment: &Environment, suite: &Suite) -> Vec<Row> {
             };
             let us: Vec<f64> = (0..count).map(at).collect();
             let how = format!("{how}, 1 step a submission, {count} steps");
-            rows.push(of("step", Row { how, ..stepped(run, Kind::Suite, &us) }));
+            add("step", how, stepped(run, Kind::Suite, &us));
         }
     }
     rows

@@ -1,4 +1,4 @@
-use lathe_record::record::{Flag, SamplingSettings, made_up};
+use lathe_record::record::{Flag, SamplingSettings, Watched, made_up};
 
 use super::*;
 
@@ -11,7 +11,6 @@ pub(crate) fn suite(files: &[&str], verified: bool) -> Suite {
     let config = |sampling, scale: f64| SuiteConfig {
         prompt_tokens: 64,
         generated_tokens: 64,
-        sampling,
         ttft_ms: 5.0 * scale,
         prefill_tok_s: 12800.0 / scale,
         e2e_tok_s: 815.46 / scale,
@@ -20,9 +19,13 @@ pub(crate) fn suite(files: &[&str], verified: bool) -> Suite {
         one_step_decode_tok_s: 629.3 / scale,
         p50_ms: 1.5891 * scale,
         p95_ms: 1.7 * scale,
-        kv_cache_bytes: 3_407_872,
-        gpu_memory_bytes: 2_012_000_000,
-        verified: checked(verified),
+        of: Decoded {
+            sampling,
+            kv_cache_bytes: 3_407_872,
+            gpu_memory_bytes: 2_012_000_000,
+            verified: checked(verified),
+            ..Decoded::default()
+        },
         ..SuiteConfig::default()
     };
     let drawn = SamplingSettings {
@@ -50,7 +53,7 @@ pub(crate) fn tests(files: &[&str], verified: bool) -> GenerationTests {
         stddev_ts: 12.8,
         samples_ns: vec![99_000_000, 101_000_000],
         samples_ts: vec![1293.0, 1267.0],
-        verified: checked(verified),
+        of: Decoded { verified: checked(verified), ..Decoded::default() },
         ..made_up::generation_test(file)
     };
     let both = |file: &&str| [test(file, 512, 0, None), test(file, 0, 128, Some(1))];
@@ -102,13 +105,13 @@ fn every_figure_that_nobody_verified_says_so() {
     // So do those that the clocks make doubtful, verified or not.
     for (verified, said) in [(true, "(throttled)"), (false, "(not verified, throttled)")] {
         let mut run = tests(&["a.gguf"], verified);
-        run.tests[0].watched = Watched { throttled: 5, flags: vec![Flag::Throttled] };
+        run.tests[0].of.watched = Watched { throttled: 5, flags: vec![Flag::Throttled] };
         let cell = &super::tests(&run, &environment()).rows[0][6];
         assert!(cell.ends_with(said), "{cell}");
     }
     let mut run = suite(&["a.gguf"], true);
     for config in run.models[0].configs.values_mut() {
-        config.watched.flags = vec![Flag::NotSettled];
+        config.of.watched.flags = vec![Flag::NotSettled];
     }
     for grid in super::suite(&run) {
         let mut cells = grid.rows.iter().flat_map(|row| &row[1..]);
@@ -116,14 +119,14 @@ fn every_figure_that_nobody_verified_says_so() {
     }
     // One configuration without is enough for the sentence.
     let mut run = suite(&["a.gguf"], true);
-    run.models[0].configs.get_mut("short").expect("a configuration").verified = None;
+    run.models[0].configs.get_mut("short").expect("a configuration").of.verified = None;
     assert!(suite_note(&run).contains("Not verified"));
 }
 
 #[test]
 fn llama_benchs_table() {
     let grid = super::tests(&tests(&["a.gguf"], true), &environment());
-    let lines: Vec<String> = grid.table().lines().map(str::to_owned).collect();
+    let lines: Vec<String> = grid.text().lines().map(str::to_owned).collect();
     assert_eq!(
         lines,
         [

@@ -1,7 +1,7 @@
 //! Three forms of chart as SVG: horizontal bars, lines over steps, and a stacked timeline.
 //! Coordinates are those of the view box, about one CSS pixel each.
 
-use super::markup::{number, quantile, ratio, sound, text};
+use crate::markup::{number, quantile, ratio, sound, text};
 
 const WIDTH: f64 = 980.0;
 const TOP: f64 = 26.0;
@@ -80,10 +80,9 @@ pub(super) struct Bar {
     /// Name before the bar.
     pub(super) name: String,
     /// Ends of the bar.
-    pub(super) from: f64,
-    pub(super) to: f64,
+    pub(super) ends: [f64; 2],
     /// A value marked within it.
-    pub(super) mark: Option<f64>,
+    pub(super) mark: f64,
     /// Class of its colour.
     pub(super) colour: &'static str,
     /// Figures after the bar.
@@ -91,10 +90,10 @@ pub(super) struct Bar {
 }
 
 /// Horizontal bars on one axis named `unit`, with vertical lines at named limits.
-pub(super) fn bars(unit: &str, rows: &[Bar], limits: &[(String, f64)]) -> String {
+pub(super) fn bars(unit: &str, rows: &[Bar], limits: &[(&str, f64)]) -> String {
     const ROW: f64 = 22.0;
     let (left, right) = (190.0, 740.0);
-    let values = rows.iter().flat_map(|row| [row.from, row.to]);
+    let values = rows.iter().flat_map(|row| row.ends);
     let values = values.chain(limits.iter().map(|(_, limit)| *limit)).filter(|v| v.is_finite());
     let (low, high) = values.fold((0.0, 0.0), |(low, high), v| (v.min(low), v.max(high)));
     let (scale, ticks) = Scale::rounded(low.max(-1e12), high.min(1e12), left, right);
@@ -107,13 +106,11 @@ pub(super) fn bars(unit: &str, rows: &[Bar], limits: &[(String, f64)]) -> String
     }
     body.push_str(&label(right, bottom + 34.0, "end", unit));
     for (i, row) in rows.iter().enumerate() {
-        let (y, zero) = (TOP + i as f64 * ROW, scale.at(0.0));
-        let [from, to] = [row.from, row.to].map(|v| if v.is_finite() { scale.at(v) } else { zero });
+        let y = TOP + i as f64 * ROW;
+        let [from, to] = row.ends.map(|v| scale.at(if v.is_finite() { v } else { 0.0 }));
         body.push_str(&rect(from, y + 4.0, ((to - from).max(1.0), ROW - 8.0), row.colour));
-        if let Some(mark) = row.mark.filter(|mark| mark.is_finite()) {
-            let x = scale.at(mark);
-            body.push_str(&line((x, y + 1.0), (x, y + ROW - 1.0), "limit"));
-        }
+        let x = scale.at(row.mark);
+        body.push_str(&line((x, y + 1.0), (x, y + ROW - 1.0), "limit"));
         let name: String = row.name.chars().take(26).collect();
         body.push_str(&label(left - 8.0, y + 15.0, "end", &name));
         body.push_str(&label(right + 12.0, y + 15.0, "start", &row.label));

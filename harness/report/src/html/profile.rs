@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use lathe_record::record::{Environment, FIRST_PREFERENCE, OpTotal, Profile, Selected};
+use lathe_record::record::{Environment, OpTotal, Profile};
 
-use super::chart::{Bar, Series, Steps, bars};
-use super::markup::{
-    NONE, Set, Table, at_least, figure, made, maybe, number, paragraph, percent, plural, quantile,
-    ratio, sound, text, tiles,
+use super::chart::{Series, Steps};
+use super::sections::is_above;
+use crate::markup::{
+    figure, made, number, paragraph, percent, plural, quantile, ratio, sound, text, tiles,
 };
-use super::sections::ceiling;
+use crate::table::Table;
 
 /// Operations with a colour of their own; the rest is one band.
 const SHOWN: usize = 8;
+
+/// A chart of times over positions.
+const POSITIONS: Steps<'static> =
+    Steps { unit: "ms a step", axis: "position", first: 0, bands: Vec::new(), lines: Vec::new() };
 
 /// Positions below which a profile says nothing about a crossover: attention hardly grows.
 const FEWEST_POSITIONS: usize = 500;
@@ -25,10 +29,8 @@ pub(super) fn section(profile: &Profile, env: &Environment) -> String {
         over_steps(profile, &sums),
         crossover(profile, &sums),
         throughput(profile),
-        ops_table(profile),
-        roofline(profile, env),
+        ops_table(profile, env),
         cpu(profile),
-        selection(&profile.selected),
     ];
     parts.concat()
 }
@@ -54,29 +56,20 @@ fn headline(profile: &Profile) -> String {
     let floor: Option<f64> = profile.by_op.iter().map(|op| op.floor_ms.and_then(sound)).sum();
     let floor = floor.filter(|ms| *ms > 0.0);
     let gpu = full.gpu_ms_per_token.and_then(sound);
-    let times = |of: Option<f64>, over: Option<f64>| {
-        of.zip(over).and_then(|(of, over)| ratio(of, over)).map(|times| format!("{times:.2}×"))
-    };
-    let times = |of, over, what: &str| {
-        times(of, over).map_or_else(String::new, |times| format!("{times} {what}"))
-    };
     let serialised = sound(profile.serialised_ms_per_token);
-    let busy = gpu.zip(wall).map_or(NONE.to_owned(), |(gpu, wall)| percent(gpu / wall));
+    let over = |of: Option<f64>, over: Option<f64>| of.zip(over).and_then(|(x, y)| ratio(x, y));
+    let times = |of, than, what: &str| {
+        over(of, than).map_or_else(String::new, |times| format!("{times:.2}× {what}"))
+    };
+    let a_token = "ms a token";
+    let wall_clock = format!("wall clock, {} ms a token", number(wall, 3));
+    let busy = format!("{} of the wall clock", percent(over(gpu, wall)));
+    let beyond_gpu = times(serialised, gpu, "the unprofiled GPU time");
     let mut out = tiles(&[
-        (
-            "decode, unprofiled",
-            number(full.decode_tok_s, 1),
-            "tok/s",
-            format!("wall clock, {} ms a token", maybe(wall, 3)),
-        ),
-        ("GPU, unprofiled", maybe(gpu, 3), "ms a token", format!("{busy} of the wall clock")),
-        ("bandwidth floor", maybe(floor, 3), "ms a token", times(gpu, floor, "is the GPU time")),
-        (
-            "serialised",
-            maybe(serialised, 3),
-            "ms a token",
-            times(serialised, gpu, "the unprofiled GPU time"),
-        ),
+        ("decode, unprofiled", number(full.decode_tok_s, 1), "tok/s", wall_clock),
+        ("GPU, unprofiled", number(gpu, 3), a_token, busy),
+        ("bandwidth floor", number(floor, 3), a_token, times(gpu, floor, "is the GPU time")),
+        ("serialised", number(serialised, 3), a_token, beyond_gpu),
     ]);
     out.push_str(&paragraph(
         "Serialised: the profiler runs every operation alone between two timestamps, so each pays \
@@ -115,13 +108,7 @@ fn over_steps(profile: &Profile, sums: &[(&str, Vec<f64>)]) -> String {
         let values = (0..profile.steps.len()).map(sum).collect();
         bands.push(band(format!("other ({})", rest.len()), SHOWN, values));
     }
-    let chart = Steps {
-        unit: "ms a step",
-        axis: "position",
-        first: first.position,
-        bands,
-        ..Steps::default()
-    };
+    let chart = Steps { first: first.position, bands, ..POSITIONS };
     let caption = format!(
         "GPU time of the operations over {}, summed over layers, serialised.",
         plural(profile.steps.len(), "step")
@@ -163,17 +150,12 @@ fn crossover(profile: &Profile, sums: &[(&str, Vec<f64>)]) -> String {
         ),
     };
     let line = |name: &str, colour, values: &[f64]| {
-        let ends = [values.first(), values.last()].map(|v| maybe(v.copied(), 3));
+        let ends = [values.first(), values.last()].map(|v| number(v.copied(), 3));
         let legend = format!("{} → {} ms", ends[0], ends[1]);
         Series { name: name.to_owned(), colour, values: values.to_vec(), legend }
     };
-    let chart = Steps {
-        unit: "ms a step",
-        axis: "position",
-        first: first.position,
-        lines: vec![line("attention", 4, &attention), line(name, 0, product)],
-        ..Steps::default()
-    };
+    let lines = vec![line("attention", 4, &attention), line(name, 0, product)];
+    let chart = Steps { first: first.position, lines, ..POSITIONS };
     let caption = "Both summed over layers, serialised.";
     figure("Attention crossover", &(paragraph(&finding) + &chart.draw()), caption)
 }
@@ -184,7 +166,7 @@ fn throughput(profile: &Profile) -> String {
         return String::new();
     }
     let values: Vec<f64> = steps.iter().map(|ms| ratio(1000.0, *ms).unwrap_or(f64::NAN)).collect();
-    let at = |fraction| maybe(quantile(&values, fraction), 1);
+    let at = |fraction| number(quantile(&values, fraction), 1);
     let caption = format!(
         "Unprofiled, from the wall time of each step. Median {}, 5th percentile {}, 95th {}.",
         at(0.5),
@@ -193,72 +175,66 @@ fn throughput(profile: &Profile) -> String {
     );
     let legend = format!("median {}", at(0.5));
     let lines = vec![Series { name: "tok/s".into(), colour: 0, values, legend }];
-    let chart = Steps { unit: "tok/s", axis: "generated token", lines, ..Steps::default() };
+    let chart = Steps { unit: "tok/s", axis: "generated token", lines, ..POSITIONS };
     figure("Throughput by token", &chart.draw(), &caption)
 }
 
-fn ops_table(profile: &Profile) -> String {
-    if profile.by_op.is_empty() {
-        return String::new();
-    }
-    let mut table = Table::new("Means a token, serialised, slowest first");
+/// Expected and measured time of each operation.
+fn ops_table(profile: &Profile, env: &Environment) -> String {
+    let mut table = Table::new(
+        "Expected and measured",
+        [
+            "operation",
+            "kernel",
+            ">count",
+            ">ms",
+            ">share",
+            "*",
+            ">MB",
+            ">GB/s",
+            ">% of copy",
+            ">bytes alone, ms",
+            ">with launches, ms",
+            ">× floor",
+            ">excess ms",
+            "*doubts",
+        ],
+    );
     for op in &profile.by_op {
-        let floor = op.launch_floor_ms.or(op.floor_ms).and_then(sound);
-        let over = floor.and_then(|floor| ratio(op.ms, floor));
-        let excess = floor.zip(sound(op.ms)).map(|(floor, ms)| (ms - floor).max(0.0));
-        let shown = |ms: Option<f64>| ms.map_or(NONE.to_owned(), |ms| at_least(ms, 4));
-        table.row([
-            ("operation", Set::Name, op.op.clone()),
-            ("kernel", Set::Name, op.kernel.clone()),
-            ("count", Set::Figure, op.count.to_string()),
-            ("ms", Set::Figure, number(op.ms, 4)),
-            ("share", Set::Figure, percent(op.percent / 100.0)),
-            ("", Set::Made, made::meter(op.percent / 100.0)),
-            ("MB", Set::Figure, at_least(op.bytes / 1e6, 2)),
-            ("bytes alone, ms", Set::Figure, shown(op.floor_ms)),
-            ("with launches, ms", Set::Figure, shown(op.launch_floor_ms)),
-            ("× floor", Set::Figure, maybe(over, 1)),
-            ("excess ms", Set::Figure, maybe(excess, 4)),
+        let floor = op.least_ms().and_then(sound);
+        let rate = sound(op.bytes / op.ms / 1e6);
+        let above = is_above(rate, env.copy_gb_s, env.read_gb_s);
+        let above = above.then_some("from a cache or counted wrongly");
+        table.rows.push(vec![
+            op.op.clone(),
+            op.kernel.clone(),
+            op.count.to_string(),
+            number(op.ms, 4),
+            percent(op.percent / 100.0),
+            made::meter(op.percent / 100.0),
+            number(op.bytes / 1e6, 2),
+            number(rate, 0),
+            percent(rate.zip(env.copy_gb_s).and_then(|(rate, copy)| ratio(rate, copy))),
+            number(op.floor_ms, 4),
+            number(op.launch_floor_ms, 4),
+            number(floor.and_then(|floor| ratio(op.ms, floor)), 1),
+            number(floor.zip(sound(op.ms)).map(|(floor, ms)| (ms - floor).max(0.0)), 4),
+            made::flags(above.as_slice()),
         ]);
     }
-    let caption = "Floor: the bytes an operation must move at the better of the measured \
-                   bandwidths, with the cost of its dependent launches where that was measured. \
-                   Excess: the time beyond it, the most that a better kernel could give back.";
-    figure("Expected and measured", &table.finish(), caption)
-}
-
-fn roofline(profile: &Profile, env: &Environment) -> String {
-    if profile.by_op.is_empty() {
-        return String::new();
-    }
-    let limits = [("copy", env.copy_gb_s), ("read", env.read_gb_s)];
-    let limits = limits.iter().filter_map(|(name, rate)| Some((name, rate.and_then(sound)?)));
-    let limits: Vec<_> = limits.map(|(name, rate)| (format!("{name} {rate:.0}"), rate)).collect();
-    let bar = |op: &OpTotal| {
-        let rate = sound(op.bytes / op.ms / 1e6);
-        let above = rate.zip(ceiling(env)).is_some_and(|(rate, most)| rate > most);
-        let of_copy = rate.zip(env.copy_gb_s).map_or(f64::NAN, |(rate, copy)| rate / copy);
-        let remark = if above { ", from a cache or counted wrongly" } else { "" };
-        Bar {
-            name: op.op.clone(),
-            from: 0.0,
-            to: rate.unwrap_or(0.0),
-            mark: None,
-            colour: if above { "f4" } else { "f0" },
-            label: format!("{} GB/s, {} of copy{remark}", maybe(rate, 1), percent(of_copy)),
-        }
-    };
-    let rows: Vec<Bar> = profile.by_op.iter().map(bar).collect();
-    let caption = "Bytes an operation must move over its serialised time, against the bandwidths \
-                   measured in this run. Short operations are bound by start-up.";
-    figure("Roofline", &bars("achieved GB/s", &rows, &limits), caption)
+    table.note = "Means a token, serialised, slowest first. Floor: the bytes an operation must move \
+                  at the better of the measured bandwidths, with the cost of its dependent launches \
+                  where that was measured. Excess: the time beyond it, the most that a better \
+                  kernel could give back. Short operations are bound by start-up, not by bandwidth."
+        .into();
+    table.figure()
 }
 
 fn cpu(profile: &Profile) -> String {
     let steps = &profile.steps;
     let Some(first) = steps.first() else { return String::new() };
     let series = |name: &str, colour, values: Vec<f64>| {
-        let at = |fraction| maybe(quantile(&values, fraction), 3);
+        let at = |fraction| number(quantile(&values, fraction), 3);
         let legend = format!("median {}, 95th percentile {}, most {}", at(0.5), at(0.95), at(1.0));
         Series { name: name.to_owned(), colour, values, legend }
     };
@@ -278,49 +254,4 @@ fn cpu(profile: &Profile) -> String {
                    GPU as a line. Where the stack stands well above the line, the step did not \
                    wait for the GPU.";
     figure("CPU and GPU", &chart.draw(), caption)
-}
-
-/// The selection log; equal lines of several layers appear once, with their number.
-fn selection(lines: &[Selected]) -> String {
-    if lines.is_empty() {
-        return String::new();
-    }
-    let mut unique: Vec<(&Selected, usize)> = Vec::new();
-    for line in lines {
-        match unique.iter_mut().find(|(known, _)| *known == line) {
-            Some((_, count)) => *count += 1,
-            None => unique.push((line, 1)),
-        }
-    }
-    let is_exception = |line: &Selected| line.tuned || !line.why.starts_with(FIRST_PREFERENCE);
-    let exceptions = unique.iter().filter(|(line, _)| is_exception(line)).count();
-    let mut table = Table::new("Variant of each operation");
-    for (line, count) in unique {
-        table.row([
-            ("operation", Set::Name, line.op.clone()),
-            ("layers", Set::Figure, count.to_string()),
-            ("kernel", Set::Name, line.kernel.clone()),
-            ("variant", Set::Name, line.variant.clone()),
-            ("shape", Set::Name, super::parameters(&line.kernel, &line.shape)),
-            (
-                "reason",
-                Set::Prose,
-                if is_exception(line) { line.why.clone() } else { String::new() },
-            ),
-        ]);
-    }
-    let sentence = match exceptions {
-        0 => "Every operation has the variant that its kernel prefers for its shape.".to_owned(),
-        n => format!(
-            "{} another variant than the kernel prefers, or tuned constants; their reasons are in \
-             the last column.",
-            plural(n, "operation") + if n == 1 { " has" } else { " have" }
-        ),
-    };
-    let html = format!(
-        "{}<details>\n<summary>All operations</summary>\n{}</details>\n",
-        paragraph(&sentence),
-        table.finish()
-    );
-    figure("Selection", &html, "")
 }

@@ -1,22 +1,25 @@
-//! Sections of A/B runs, benchmarks and whole generations.
+//! Sections of A/B runs and whole generations, and the table of any run's results.
 
-use lathe_record::record::{Ab, Bench, BenchCase, Clock, Environment, GenerationTests, Suite};
+use lathe_record::Ratio;
+use lathe_record::paired::Verdict;
+use lathe_record::record::{Ab, Environment, GenerationTests, Suite};
+use lathe_record::row::{Kind, Row, Run};
 
 use super::chart::{Bar, bars};
-use super::markup::{
-    Set, Table, at_least, figure, made, maybe, number, paragraph, percent, plural, ratio, sound,
-    text, tiles, warning,
-};
 use super::parameters;
-use crate::generation::{self, Grid};
+use crate::generation;
+use crate::markup::{
+    figure, made, number, paragraph, percent, plural, ratio, sound, text, tiles, warning,
+};
+use crate::table::Table;
 
 /// Class of a verdict's colour.
-fn verdict_class(ab: &Ab) -> &'static str {
-    match ab.verdict.to_string().as_str() {
-        "FASTER" => "faster",
-        "SLOWER" => "slower",
-        "SAME" => "same",
-        _ => "unclear",
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Same => "same",
+        Verdict::Inconclusive => "unclear",
     }
 }
 
@@ -24,25 +27,26 @@ fn verdict_class(ab: &Ab) -> &'static str {
 pub(super) fn ab(ab: &Ab) -> String {
     let mut out = format!(
         "<p class=\"verdict {}\"><strong>{}</strong> {}</p>\n",
-        verdict_class(ab),
-        text(&ab.verdict.to_string()),
+        class(ab.found.verdict),
+        ab.found.verdict,
         text(&in_words(ab))
     );
-    let flags: Vec<_> = ab.flags.iter().map(ToString::to_string).collect();
-    if !flags.is_empty() {
-        out.push_str(&format!("<p>{}</p>\n", made::flags(&flags)));
+    if !ab.flags.is_empty() {
+        out.push_str(&format!("<p>{}</p>\n", made::flags(&ab.flags)));
     }
-    let interval = format!("{} to {}", number(ab.ratio.low, 4), number(ab.ratio.high, 4));
+    let interval =
+        format!("{} to {}", number(ab.found.ratio.low, 4), number(ab.found.ratio.high, 4));
+    let interval = format!("{} {interval}", ab.interval());
     out.push_str(&tiles(&[
-        ("A", number(ab.a_us, 2), "µs", ab.a.clone()),
-        ("B", number(ab.b_us, 2), "µs", ab.b.clone()),
+        ("A", number(ab.found.a_us, 2), "µs", ab.a.clone()),
+        ("B", number(ab.found.b_us, 2), "µs", ab.b.clone()),
+        ("time of B over A", number(ab.found.ratio.median, 4), "", interval),
         (
-            "time of B over A",
-            number(ab.ratio.median, 4),
+            "same within",
+            percent(ab.found.indifference),
             "",
-            format!("{} {interval}", ab.interval()),
+            "half-width of the zone around 1".into(),
         ),
-        ("same within", percent(ab.indifference), "", "half-width of the zone around 1".into()),
     ]));
     let caption = format!("{} of A and B in turns. ", plural(ab.blocks, "block"));
     out + &ratios("Ratio of times", &[("B against A".into(), ab)], &caption)
@@ -51,23 +55,25 @@ pub(super) fn ab(ab: &Ab) -> String {
 /// Ratios of comparisons on one axis, each above A against itself.
 pub(super) fn ratios(heading: &str, rows: &[(String, &Ab)], caption: &str) -> String {
     let change = |ratio: f64| 100.0 * (ratio - 1.0);
-    let bar = |name: &str, r: &lathe_record::Ratio, colour| Bar {
+    let bar = |name: &str, r: &Ratio, colour| Bar {
         name: name.to_owned(),
-        from: change(r.low),
-        to: change(r.high),
-        mark: Some(change(r.median)),
+        ends: [change(r.low), change(r.high)],
+        mark: change(r.median),
         colour,
         label: format!("{} [{}, {}]", number(r.median, 4), number(r.low, 4), number(r.high, 4)),
     };
-    let rows_of = |(name, ab): &(String, &Ab)| {
-        [bar(name, &ab.ratio, verdict_class(ab)), bar("A against itself", &ab.control, "f8")]
+    let bars_of = |(name, ab): &(String, &Ab)| {
+        [
+            bar(name, &ab.found.ratio, class(ab.found.verdict)),
+            bar("A against itself", &ab.found.control, "f8"),
+        ]
     };
-    let mut limits = vec![("A".to_owned(), 0.0)];
+    let mut limits = vec![("A", 0.0)];
     if let [(_, ab)] = rows {
-        let zone = change(1.0 + ab.indifference);
-        limits.extend([(String::new(), -zone), (String::new(), zone)]);
+        let zone = change(1.0 + ab.found.indifference);
+        limits.extend([("", -zone), ("", zone)]);
     }
-    let drawn: Vec<Bar> = rows.iter().flat_map(rows_of).collect();
+    let drawn: Vec<Bar> = rows.iter().flat_map(bars_of).collect();
     let caption = format!(
         "{caption}Bar: interval; mark: median. Grey: A against itself in the same run, which is \
          the difference that this machine shows where there is none. A verdict needs the whole \
@@ -78,130 +84,154 @@ pub(super) fn ratios(heading: &str, rows: &[(String, &Ab)], caption: &str) -> St
 
 /// The verdict as a sentence.
 fn in_words(ab: &Ab) -> String {
-    let zone = format!("the zone of ±{} around 1", percent(ab.indifference));
-    let change = percent((ab.ratio.median - 1.0).abs());
+    let zone = format!("the zone of ±{} around 1", percent(ab.found.indifference));
+    let change = percent((ab.found.ratio.median - 1.0).abs());
     let Ab { a, b, .. } = ab;
-    match verdict_class(ab) {
-        "faster" => {
-            let speed = maybe(ratio(1.0, ab.ratio.median), 2);
+    match ab.found.verdict {
+        Verdict::Faster => {
+            let speed = number(ratio(1.0, ab.found.ratio.median), 2);
             format!(
                 "{b} takes {change} less time than {a} ({speed}× its speed): the interval is below \
                  {zone}."
             )
         }
-        "slower" => format!("{b} takes {change} more time than {a}: the interval is above {zone}."),
-        "same" => format!("{b} and {a} take the same time: the interval is inside {zone}."),
-        _ => format!(
+        Verdict::Slower => {
+            format!("{b} takes {change} more time than {a}: the interval is above {zone}.")
+        }
+        Verdict::Same => format!("{b} and {a} take the same time: the interval is inside {zone}."),
+        Verdict::Inconclusive => format!(
             "This run cannot tell {b} from {a}: the interval crosses an end of {zone}. More blocks \
              or a quieter machine may."
         ),
     }
 }
 
-/// The body of a bench record: groups of one kernel and shape, the fastest variant first.
-pub(super) fn bench(bench: &Bench, environment: &Environment) -> String {
-    if bench.cases.is_empty() && bench.failed.is_empty() {
-        return paragraph("The record holds no case.");
+/// The rows of a run in groups of one subject and shape, the fastest variant of a kernel first.
+pub(super) fn results(run: &Run) -> String {
+    let (failed, rows): (Vec<&Row>, Vec<&Row>) =
+        run.rows.iter().partition(|row| row.kind == Kind::Failed);
+    let mut out: String = failed
+        .iter()
+        .map(|row| warning(&format!("No result: {}: {}", row.key(), row.flags)))
+        .collect();
+    if run.rows.is_empty() {
+        return paragraph("The record holds no result.");
     }
-    let failed = bench.failed.iter().map(|reason| warning(&format!("No result: {reason}")));
-    let mut out: String = failed.collect();
-    let flagged = bench.cases.iter().filter(|c| !doubts(c, environment).is_empty()).count();
-    if flagged > 0 {
-        out.push_str(&warning(&format!("{} with a doubt.", plural(flagged, "case"))));
+    let doubtful = rows.iter().filter(|row| !doubts(row).is_empty()).count();
+    if doubtful > 0 {
+        out.push_str(&warning(&format!("{} with a doubt.", plural(doubtful, "case"))));
     }
-    let mut groups: Vec<Vec<&BenchCase>> = Vec::new();
-    for case in &bench.cases {
-        let same =
-            |g: &&mut Vec<&BenchCase>| (&g[0].kernel, &g[0].shape) == (&case.kernel, &case.shape);
-        match groups.iter_mut().find(same) {
-            Some(group) => group.push(case),
-            None => groups.push(vec![case]),
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    let mut ways: Vec<&str> = Vec::new();
+    for row in rows {
+        let is_of = |g: &&mut Vec<&Row>| (&g[0].subject, &g[0].shape) == (&row.subject, &row.shape);
+        match groups.iter_mut().find(is_of) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+        if !row.how.is_empty() && !ways.contains(&&*row.how) {
+            ways.push(&row.how);
         }
     }
-    let mut table = Table::new("Time of one invocation");
+    let columns = [
+        "variant",
+        "*speed",
+        ">µs",
+        ">±",
+        ">× best",
+        ">warm µs",
+        ">overlapped µs",
+        ">GB/s",
+        ">% of copy",
+        ">TFLOP/s",
+        ">tok/s",
+        ">B / A",
+        "verdict",
+        ">samples",
+        "*doubts",
+    ];
+    let mut table = Table::new("Results", columns);
     for group in &mut groups {
-        group.sort_by(|a, b| a.cold.median_us.total_cmp(&b.cold.median_us));
-        let first = group[0];
+        if group[0].kind == Kind::Bench {
+            group.sort_by(|a, b| a.median_us.total_cmp(&b.median_us));
+        }
+        let (first, several) = (group[0], group.len() > 1);
+        let size =
+            first.bytes.map(|bytes| format!(" <small>{} MB</small>", number(bytes / 1e6, 2)));
         table.group(format!(
-            "<b>{}</b> {} <small>{} MB</small>",
-            text(&first.kernel),
-            text(&parameters(&first.kernel, &first.shape)),
-            at_least(first.bytes / 1e6, 2)
+            "<b>{}</b> {}{}",
+            text(&first.subject),
+            text(&parameters(&first.subject, &first.shape)),
+            size.unwrap_or_default()
         ));
-        for case in group.iter() {
-            let fraction = first.cold.median_us / case.cold.median_us;
-            table.row([
-                ("variant", Set::Name, case.variant.clone()),
-                ("speed", Set::Made, made::meter(fraction)),
-                ("cold µs", Set::Figure, number(case.cold.median_us, 2)),
-                ("±", Set::Figure, percent(case.cold.noise)),
-                ("× best", Set::Figure, maybe(ratio(1.0, fraction), 2)),
-                ("warm µs", Set::Figure, number(case.warm.median_us, 2)),
-                (
-                    "overlapped µs",
-                    Set::Figure,
-                    maybe(case.overlapped.as_ref().map(|t| t.median_us), 2),
-                ),
-                ("GB/s", Set::Figure, number(case.gb_s, 1)),
-                ("% of copy", Set::Figure, percent(case.fraction_of_copy)),
-                ("TFLOP/s", Set::Figure, at_least(case.flops / case.cold.median_us * 1e-6, 2)),
-                ("doubts", Set::Made, made::flags(&doubts(case, environment))),
+        for row in group.iter() {
+            let of_best = ratio(row.median_us, first.median_us).filter(|_| several);
+            let variant = match row.b.as_str() {
+                "" => row.variant.clone(),
+                b => format!("{b} against {}", row.variant),
+            };
+            let interval = row
+                .ratio
+                .zip(row.ratio_low)
+                .zip(row.ratio_high)
+                .map(|((ratio, low), high)| format!("{ratio:.4} [{low:.4}, {high:.4}]"));
+            table.rows.push(vec![
+                variant,
+                of_best.map_or_else(String::new, |times| made::meter(1.0 / times)),
+                number(row.median_us, 2),
+                percent(row.noise),
+                number(of_best, 2),
+                number(row.warm_us, 2),
+                number(row.overlapped_us, 2),
+                number(row.gb_s(), 1),
+                percent(row.gb_s().zip(row.copy_gb_s).and_then(|(rate, copy)| ratio(rate, copy))),
+                number(row.flops.and_then(|flops| ratio(flops * 1e-6, row.median_us)), 2),
+                number(row.tok_s, 1),
+                interval.unwrap_or_default(),
+                row.verdict.clone(),
+                row.n.to_string(),
+                made::flags(&doubts(row)),
             ]);
         }
     }
-    let copy = environment.copy_gb_s.and_then(sound);
-    let caption = format!(
-        "Medians; ± is the half-width of the median's 95 % interval. Cold: weights rotated past the \
-         last-level cache. Warm: the same weights every time. Overlapped: invocations that need not \
-         wait for each other. GB/s: the bytes an invocation must move over the cold median, beside \
-         the copy bandwidth of this run{}. Parameters at their defaults are left out.",
-        copy.map_or(String::new(), |copy| format!(", {copy:.0} GB/s"))
+    table.note = format!(
+        "Medians with the half-width of their 95 % interval, weights rotated past the last-level \
+         cache. Warm: the same weights every time. Overlapped: invocations that need not wait for \
+         each other. GB/s: the bytes an invocation must move over the median; copy: the bandwidth \
+         of this run. Parameters at their defaults are left out. Measured: {}.",
+        if ways.is_empty() { "–".to_owned() } else { ways.join("; ") }
     );
-    match bench.cases.is_empty() {
-        true => out,
-        false => out + &figure("Kernels", &table.finish(), &caption),
-    }
+    out + &table.figure()
 }
 
-/// The rate above which bytes cannot have come from memory. Reading alone is faster than copying;
+/// Returns true for a rate that cannot have come from memory. Reading alone is faster than copying;
 /// where it was not measured, a kernel that reads is allowed more.
-pub(super) fn ceiling(env: &Environment) -> Option<f64> {
-    let [copy, read] = [env.copy_gb_s, env.read_gb_s].map(|rate| rate.and_then(sound));
+pub(super) fn is_above(rate: Option<f64>, copy: Option<f64>, read: Option<f64>) -> bool {
+    let [copy, read] = [copy, read].map(|rate| rate.and_then(sound));
     let margin = if read.is_some() { 1.02 } else { 1.1 };
-    copy.into_iter().chain(read).reduce(f64::max).map(|best| best * margin)
+    let most = copy.into_iter().chain(read).reduce(f64::max).map(|best| best * margin);
+    rate.and_then(sound).zip(most).is_some_and(|(rate, most)| rate > most)
 }
 
-/// Reasons to doubt a case's numbers.
-fn doubts(case: &BenchCase, environment: &Environment) -> Vec<String> {
-    let mut doubts: Vec<_> = case.flags.iter().map(ToString::to_string).collect();
-    let clock = format!("{} clock", case.clock);
-    if case.clock != Clock::Gpu && !doubts.contains(&clock) {
-        doubts.push(clock);
-    }
-    if sound(case.gb_s).zip(ceiling(environment)).is_some_and(|(rate, most)| rate > most) {
-        doubts.push("above the bandwidth".into());
-    }
-    doubts
+/// Reasons to doubt a row's numbers.
+fn doubts(row: &Row) -> Vec<&str> {
+    let above = is_above(row.gb_s(), row.copy_gb_s, row.read_gb_s);
+    let of_kernel = row.kind == Kind::Bench;
+    row.flags().chain((of_kernel && above).then_some("above the bandwidth")).collect()
 }
 
 /// The body of a record of `bench decode`.
 pub(super) fn tests(run: &GenerationTests, env: &Environment) -> String {
-    if run.tests.is_empty() {
-        return paragraph("The record holds no test.");
-    }
-    let unverified = run.tests.iter().filter(|test| test.verified.is_none()).count();
-    unchecked(unverified) + &grid(&generation::tests(run, env))
+    let unverified = run.tests.iter().filter(|test| test.of.verified.is_none()).count();
+    unchecked(unverified) + &generation::tests(run, env).figure()
 }
 
 /// The body of a suite.
 pub(super) fn suite(run: &Suite) -> String {
-    if run.models.is_empty() {
-        return paragraph("The record holds no model.");
-    }
     let configs = run.models.iter().flat_map(|model| model.configs.values());
-    let unverified = configs.filter(|config| config.verified.is_none()).count();
-    let grids: String = generation::suite(run).iter().map(grid).collect();
-    unchecked(unverified) + &paragraph(&generation::suite_note(run)) + &grids
+    let unverified = configs.filter(|config| config.of.verified.is_none()).count();
+    let tables: String = generation::suite(run).iter().map(Table::figure).collect();
+    unchecked(unverified) + &paragraph(&generation::suite_note(run)) + &tables
 }
 
 fn unchecked(count: usize) -> String {
@@ -209,15 +239,4 @@ fn unchecked(count: usize) -> String {
         0 => String::new(),
         n => warning(&format!("Not verified: the outputs of {n} figures below were not checked.")),
     }
-}
-
-fn grid(grid: &Grid) -> String {
-    let set = |right| if right { Set::Figure } else { Set::Name };
-    let mut table = Table::new("");
-    for row in &grid.rows {
-        let cells = grid.columns().zip(row);
-        let cells = cells.map(|((name, right), cell)| (name, set(right), cell.clone()));
-        table.row(cells.collect::<Vec<_>>());
-    }
-    figure(&grid.title, &table.finish(), &grid.note)
 }

@@ -94,11 +94,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         scores(),
         tops(),
         partials(),
-        Binding::output(
-            "y",
-            &|p, _| Elem::Floats(p.act_format),
-            len!(p => p.q_heads() * p.head_dim),
-        ),
+        Binding::output("y", floats!(act_format), len!(p => p.q_heads() * p.head_dim)),
     ],
     variants: &[
         Variant {
@@ -140,18 +136,16 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             ..Variant::new("split_kv", &split_stages())
         },
         Variant {
-            name: "whole_kv",
-            stages: &[Stage { entry: "attend", grid: &|p, _| p.kv_heads() }],
             constants: &|p, caps| without_splits(split_constants(p, caps, 0, new_head_bytes(p))),
             phase: &|p, caps, grid| {
                 phase_constants(p, caps, grid, new_head_bytes(p)).map(without_splits)
             },
             renews: &["k_cache", "v_cache"],
-            tunables: WHOLE_TUNABLES,
+            tunables: "WG=128|256|512|1024,IN_FLIGHT=2|4|8",
             unsupported: &|p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))
             },
-            ..Variant::PLAIN
+            ..Variant::new("whole_kv", &[Stage { entry: "attend", grid: &|p, _| p.kv_heads() }])
         },
     ],
     prefer: &|_| &["split_kv", "split_kv_workgroup", "whole_kv", "naive"],
@@ -165,20 +159,21 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             flops: (4 * slots * query + 7 * (query + key)) as f64,
         }
     },
-    tolerance: &|p, s| Tolerance {
-        k: 24.0 + 3.0 * (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
-        rounding: 0.0,
-        // A step of f16 in the new key and value, whose direction WGSL leaves open; of q8_0 the
-        // quants whose values lie half way between two, each 1/127 of its block at most, of
-        // one slot among all.
-        nmse: match p.kv_format {
-            KvFormat::F32 => 1e-9,
-            KvFormat::F16 => 1e-6,
-            KvFormat::Q8_0 => 1e-5 + 1.3e-4 / p.slots(s.n_kv) as f64,
-        },
-        reason: "as attention_decode over queries and a key off as qkv_rope_append's, whose \
+    tolerance: &|p, s| {
+        Tolerance::new(
+            24.0 + 3.0 * (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
+            // A step of f16 in the new key and value, whose direction WGSL leaves open; of q8_0 the
+            // quants whose values lie half way between two, each 1/127 of its block at most, of
+            // one slot among all.
+            match p.kv_format {
+                KvFormat::F32 => 1e-9,
+                KvFormat::F16 => 1e-6,
+                KvFormat::Q8_0 => 1e-5 + 1.3e-4 / p.slots(s.n_kv) as f64,
+            },
+            "as attention_decode over queries and a key off as qkv_rope_append's, whose \
                  magnitudes are in the scores'; what rounding the new key and value may \
                  move is in the reference's magnitude",
+        )
     },
     cases: "
         EPS=1e-6,ROPE_BASE=10000:

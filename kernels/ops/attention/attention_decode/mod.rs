@@ -10,12 +10,8 @@ crate::params! {
         q_per_kv: usize = Q_PER_KV,
         kv_heads: usize = kv_heads(4),
         head_dim: usize = HEAD_DIM,
-        kv_size: usize = dim(
-            "KV_SIZE",
-            "slots of the cache; min(N_KV, KV_SIZE) of them are attended",
-            256,
-            700,
-        ),
+        kv_size: usize =
+            dim("KV_SIZE", "slots of the cache; min(N_KV, KV_SIZE) of them are attended", 256, 700),
         kv_format: KvFormat = KV_FORMAT,
         act_format: FloatFormat = ACT_FORMAT_OUT,
         scale: f32 = SCALE,
@@ -50,11 +46,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
         tops(),
         partials(),
         Binding::counter("counters", len!(p => p.kv_heads)),
-        Binding::output(
-            "y",
-            &|p, _| Elem::Floats(p.act_format),
-            len!(p => p.q_heads() * p.head_dim),
-        ),
+        Binding::output("y", floats!(act_format), len!(p => p.q_heads() * p.head_dim)),
     ],
     variants: &[
         Variant::sized(
@@ -68,13 +60,13 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             ],
         ),
         Variant {
-            tunables: &[("WG", &[64.0, 128.0, 256.0])],
+            tunables: "WG=64|128|256",
             unsupported: &|p, _| no_fours(p, 1024),
             ..Variant::new("streaming", A_HEAD)
         },
         Variant {
             constants: &|p, _| tiled_constants(p, 1, 64, 32, 12 << 10),
-            tunables: &[("TILE", &[4.0, 8.0, 16.0, 32.0])],
+            tunables: "TILE=4|8|16|32",
             unsupported: &|p, _| ragged(p),
             ..Variant::new("tiled_small", A_HEAD)
         },
@@ -83,7 +75,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
                 let room = (caps.workgroup_memory as usize).min(48 << 10);
                 tiled_constants(p, p.q_per_kv, 256, 128, room)
             },
-            tunables: &[("TILE", &[16.0, 32.0, 64.0])],
+            tunables: "TILE=16|32|64",
             unsupported: &|p, caps| {
                 ragged(p).or_else(|| {
                     let has = caps.workgroup_memory;
@@ -97,7 +89,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             ..Variant::new("tiled_large", &[Stage::main(&|p, _| p.kv_heads)])
         },
         Variant {
-            tunables: &[("WG", &[64.0, 128.0, 256.0])],
+            tunables: "WG=64|128|256",
             unsupported: &|p, _| no_fours(p, 1024),
             ..Variant::new("online", A_HEAD)
         },
@@ -162,12 +154,13 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
             flops: (4 * slots * query) as f64,
         }
     },
-    tolerance: &|p, s| Tolerance {
-        k: 16.0 + (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
-        rounding: 0.0,
-        nmse: 1e-9,
-        reason: "score errors act through exp on every weight (in the reference's magnitude); sums \
+    tolerance: &|p, s| {
+        Tolerance::new(
+            16.0 + (p.head_dim as f64).sqrt() + (s.n_kv as f64).sqrt(),
+            1e-9,
+            "score errors act through exp on every weight (in the reference's magnitude); sums \
                  over head_dim and slots behave as random walks",
+        )
     },
     cases: "
         # Every variant compiles anew for every shape: few shapes, each for several reasons. First a

@@ -12,12 +12,7 @@ crate::params! {
         q_per_kv: usize = Q_PER_KV,
         kv_heads: usize = kv_heads(3),
         head_dim: usize = HEAD_DIM,
-        kv_size: usize = dim(
-            "KV_SIZE",
-            "slots of the cache; nothing wraps",
-            64,
-            200,
-        ),
+        kv_size: usize = dim("KV_SIZE", "slots of the cache; nothing wraps", 64, 200),
         window: usize = start("WINDOW", "tokens a query attends to, itself included; 0: all", 70),
         q_row: QueryRow = choice(
             "Q_ROW",
@@ -104,18 +99,16 @@ fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
     let half_ulp = 4096.0;
     let d = p.head_dim as f64;
     let rounded = if p.kv_format == KvFormat::F16 { 2.0 } else { 4.0 };
-    Tolerance {
-        k: 16.0
-            + d.sqrt()
+    Tolerance::new(
+        16.0 + d.sqrt()
             + keys.sqrt()
             + (d + keys) / 16.0
             + rounded * half_ulp * (4.0 / d.sqrt()).min(1.0),
-        rounding: 0.0,
-        nmse: 3e-6,
-        reason: "queries and weights rounded to f16 err by up to 2^-11 each, scores by as much of the \
-                 sizes of their products, HEAD_DIM of them as a random walk, which act through exp on every weight (in the reference's \
-                 magnitude); matrix units truncate sums; else as f32",
-    }
+        3e-6,
+        "queries and weights rounded to f16 err by up to 2^-11 each, scores by as much of the \
+         sizes of their products, HEAD_DIM of them as a random walk, which act through exp on \
+         every weight (in the reference's magnitude); matrix units truncate sums; else as f32",
+    )
 }
 
 /// Rows of a block of `flash`.
@@ -179,7 +172,7 @@ fn split_constants(p: &AttentionPrefill, rows: usize) -> Overrides {
     vec![("SPLITS", splits as f64), ("COMBINE_FOURS", (256 / parts) as f64)]
 }
 
-const SPLITS: Tunables = &[("SPLITS", &[2.0, 4.0, 8.0, 16.0, 32.0, 64.0])];
+const SPLITS: &str = "SPLITS=2|4|8|16|32|64";
 
 /// The declaration.
 pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
@@ -188,7 +181,8 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     fuses: None,
     state: &[
         Param {
-            doc: "tokens of the sequence up to the first query's (state: the position is on the GPU)",
+            doc: "tokens of the sequence up to the first query's (state: the position is on \
+                  the GPU)",
             ..n_kv(32, 120)
         },
         PROMPT_LEN,
@@ -213,11 +207,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             &f32s,
             len!(p => p.n_tokens * p.q_elements() * p.most_key_splits()),
         ),
-        Binding::output(
-            "y",
-            &|p, _| Elem::Floats(p.act_format),
-            len!(p => p.n_tokens * p.q_heads() * p.head_dim),
-        ),
+        Binding::output("y", floats!(act_format), len!(p => p.n_tokens * p.q_heads() * p.head_dim)),
     ],
     variants: &[
         Variant {
@@ -234,8 +224,6 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             ..Variant::PLAIN
         },
         Variant {
-            name: "tiled",
-            stages: &[Stage::main(&|p, c| p.kv_heads * p.rows().div_ceil(c["ROWS"] as usize))],
             constants: &|p, caps| {
                 // Rows whose chunks fill a workgroup, and a tile that leaves room for them.
                 let chunks = p.value_chunks();
@@ -247,28 +235,23 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
                 let rows = [8, 4, 2].into_iter().filter(|r| *r <= most).find(fits).unwrap_or(1);
                 tiled_constants(p, rows, 64, 32, room)
             },
-            tunables: &[("TILE", &[4.0, 8.0, 16.0])],
+            tunables: "TILE=4|8|16",
             unsupported: &|p, _| ragged(p),
-            ..Variant::PLAIN
+            ..Variant::new("tiled", &[Stage::main(&|p, c| p.blocks(c["ROWS"] as usize))])
         },
         Variant {
-            name: "flash",
-            stages: &[Stage::main(&|p, c| p.blocks(flash_rows(c)))],
             constants: &|p, caps| {
                 // Larger blocks do more with what they load, as long as there are enough of them.
                 let fits = |each: &usize| p.blocks(16 * each) >= 128 && flash_fits(*each, caps);
                 vec![("ROWS_EACH", [4, 2].into_iter().find(fits).unwrap_or(1) as f64)]
             },
-            tunables: &[("ROWS_EACH", &[1.0, 2.0, 4.0])],
+            tunables: "ROWS_EACH=1|2|4",
             unsupported: &flash_unsupported,
-            ..Variant::PLAIN
+            ..Variant::new("flash", &[Stage::main(&|p, c| p.blocks(flash_rows(c)))])
         },
         Variant {
             name: "flash_split",
-            stages: &[
-                Stage::main(&|p, c| split_blocks(p, c, flash_rows(c))),
-                COMBINE,
-            ],
+            stages: &[Stage::main(&|p, c| split_blocks(p, c, flash_rows(c))), COMBINE],
             constants: &|p, caps| {
                 // Splits make up for few blocks.
                 let fits = |each: &usize| 8 * each <= p.rows() && flash_fits(*each, caps);
@@ -280,19 +263,14 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             ..Variant::PLAIN
         },
         Variant {
-            name: "cooperative_matrix",
-            stages: &[Stage::main(&|p, c| p.blocks(matrix_rows(c)))],
             constants: &matrix_constants,
             unsupported: &matrix_unsupported,
             tolerance: Some(&f16_tolerance),
-            ..Variant::PLAIN
+            ..Variant::new("cooperative_matrix", &[Stage::main(&|p, c| p.blocks(matrix_rows(c)))])
         },
         Variant {
             name: "cooperative_matrix_split",
-            stages: &[
-                Stage::main(&|p, c| split_blocks(p, c, matrix_rows(c))),
-                COMBINE,
-            ],
+            stages: &[Stage::main(&|p, c| split_blocks(p, c, matrix_rows(c))), COMBINE],
             constants: &|p, caps| {
                 let constants = matrix_constants(p, caps);
                 let rows = 32 * constants[0].1 as usize;
@@ -340,12 +318,13 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             flops: (4 * p.keys(s).sum::<usize>() * query) as f64,
         }
     },
-    tolerance: &|p, s| Tolerance {
-        k: 16.0 + (p.head_dim as f64).sqrt() + (p.most_keys(s) as f64).sqrt(),
-        rounding: 0.0,
-        nmse: 1e-9,
-        reason: "as attention_decode: score errors act through exp on every weight (in the \
+    tolerance: &|p, s| {
+        Tolerance::new(
+            16.0 + (p.head_dim as f64).sqrt() + (p.most_keys(s) as f64).sqrt(),
+            1e-9,
+            "as attention_decode: score errors act through exp on every weight (in the \
                  reference's magnitude); sums over head_dim and keys behave as random walks",
+        )
     },
     cases: "
         Q_ROW=qkv,KV_FORMAT=f16:
@@ -358,8 +337,8 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
                 KV_SIZE=70,SCALE=0.1118034,N_KV=38,PROMPT_LEN=70
             N_TOKENS=130,HEAD_DIM=32,KV_SIZE=130,KV_FORMAT=f32,SCALE=0.17677669,PROMPT_LEN=130
             HEAD_DIM=32,WINDOW=1,SCALE=0.17677669
-            # Matrix units: rows that fill no block, f16 and f32 caches, growing scores. Caches of q8_0,
-            # with scales that fill their chunk and that do not.
+            # Matrix units: rows that fill no block, f16 and f32 caches, growing scores. Caches of
+            # q8_0, with scales that fill their chunk and that do not.
             LAYER=llama,N_TOKENS=100,KV_SIZE=300,ACT_FORMAT=f16,N_KV=201,PROMPT_LEN=300
             LAYER=qwen,N_TOKENS=64,KV_SIZE=250,ACT_FORMAT=f16,SCALE=0.3,N_KV=187,PROMPT_LEN=250
             LAYER=gemma,N_TOKENS=37,KV_SIZE=90:
@@ -387,6 +366,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             LAYER=gemma|llama|qwen,N_TOKENS=32,KV_SIZE=32,PROMPT_LEN=32
             # A few tokens after many.
             LAYER=gemma|llama|qwen,N_TOKENS=16,KV_SIZE=4096,N_KV=4081,PROMPT_LEN=4096
-            LAYER=gemma|llama|qwen,N_TOKENS=16,KV_SIZE=4096,ACT_FORMAT=f32,N_KV=4081,PROMPT_LEN=4096
+            LAYER=gemma|llama|qwen,N_TOKENS=16,ACT_FORMAT=f32:
+                KV_SIZE=4096,N_KV=4081,PROMPT_LEN=4096
     ",
 };

@@ -89,7 +89,7 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
         // Position and prompt length are read even where nothing moves.
         Cost { bytes: (8 + 2 * vectors * p.vectors().bytes()) as f64, flops: 0.0 }
     },
-    tolerance: &|_, _| Tolerance { k: 0.0, rounding: 0.0, nmse: 0.0, reason: "a copy" },
+    tolerance: &|_, _| Tolerance::exact("a copy"),
     cases: "
         KV_HEADS=2,HEAD_DIM=32,KV_FORMAT=f16:
             WAY=to_rows|to_ring:

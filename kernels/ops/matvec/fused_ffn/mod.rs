@@ -47,10 +47,10 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
     state: &[],
     bindings: &[
         weights::<FusedFfn>().drawn(&|_| Draw::UnitProducts),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.k)),
         Binding::input("stream", &f32s, len!(p => p.k)),
         Binding::input("norm_weight", &f32s, len!(p => p.k)),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+        Binding::output("y", floats!(act_format), len!(p => p.n)),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n.div_ceil(2), c))]),
@@ -89,7 +89,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
                 let lanes = soa::lanes_of(p, p.n, soa::subgroup(caps).min(32), 1);
                 [&stacked(p)[..], &soa::geometry(lanes, caps), &[tile(p, caps)]].concat()
             },
-            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", &[4.0, 8.0, 16.0, 32.0])],
+            tunables: "WG=64|128|256|512,LANES=4|8|16|32",
             ..Schedule::GATE_UP_TREE_Q
         },
         // fused_ffn/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
@@ -118,10 +118,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         // import: prologue/rms_chunk, rows/dense16, schedule/gate_up_subgroup, epilogue/gated
         Variant {
             constants: &|_, caps| outputs_per_group(caps, 1.0),
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0, 512.0]),
-                ("OUTS_PER_WG", &[2.0, 4.0, 8.0, 16.0, 32.0]),
-            ],
+            tunables: "WG=64|128|256|512,OUTS_PER_WG=2|4|8|16|32",
             unsupported: &dense_only,
             ..Variant::new("subgroup", OUTS)
         },
@@ -134,10 +131,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         // import: prologue/rms_chunk, rows/dense16, schedule/gate_up_pairs, epilogue/gated
         Variant {
             constants: &|_, caps| outputs_per_group(caps, 2.0),
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0, 512.0]),
-                ("OUTS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0]),
-            ],
+            tunables: "WG=64|128|256|512,OUTS_PER_WG=4|8|16|32|64",
             unsupported: &dense_only,
             ..Variant::new("subgroup_pair", OUTS)
         },
@@ -162,16 +156,17 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             flops: 4.0 * n * k + 10.0 * n,
         }
     },
-    tolerance: &|p, _| Tolerance {
-        k: if p.weight.is_dense() {
-            16.0 + 2.0 * (p.k as f64).sqrt()
-        } else {
-            64.0 + 4.0 * (p.k as f64).sqrt()
-        },
-        rounding: 0.0,
-        nmse: nmse(p.n),
-        reason: "two products as in gemv and gemv_q; how far their errors reach the result is in the \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            if p.weight.is_dense() {
+                16.0 + 2.0 * (p.k as f64).sqrt()
+            } else {
+                64.0 + 4.0 * (p.k as f64).sqrt()
+            },
+            nmse(p.n),
+            "two products as in gemv and gemv_q; how far their errors reach the result is in the \
                  reference's magnitude, exp is allowed 3 + 2|x| ULP",
+        )
     },
     cases: "
         EPS=1e-6:

@@ -49,7 +49,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.n_vectors * p.k)),
         Binding::in_out("y", &f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
     ],
     variants: &[
@@ -73,10 +73,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // import: prologue/vectors, rows/dense16, schedule/subgroup_vectors, epilogue/store
         Variant {
             constants: &|_, caps| rows_per_group(caps, 1.0),
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0, 512.0]),
-                ("ROWS_PER_WG", &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
-            ],
+            tunables: "WG=64|128|256|512,ROWS_PER_WG=1|2|4|8|16|32",
             unsupported: &whole_vectors,
             ..Variant::new("subgroup", &[Stage::main(&rows_grid)])
         },
@@ -90,10 +87,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             name: "subgroup_multicol",
             stages: &[Stage::main(&rows_grid)],
             constants: &|_, caps| rows_per_group(caps, 4.0),
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0, 512.0]),
-                ("ROWS_PER_WG", &[4.0, 8.0, 16.0, 32.0, 64.0, 128.0]),
-            ],
+            tunables: "WG=64|128|256|512,ROWS_PER_WG=4|8|16|32|64|128",
             ..Schedule::SUBGROUP_SHARE
         },
         // gemv/rows8_cols: eight rows a workgroup for up to eight vectors at once.
@@ -180,12 +174,13 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             flops: 2.0 * rows * k * n,
         }
     },
-    tolerance: &|p, _| Tolerance {
-        k: 8.0 + 2.0 * (p.k as f64).sqrt(),
-        rounding: 0.0,
-        nmse: nmse(p.rows),
-        reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the rigorous \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            8.0 + 2.0 * (p.k as f64).sqrt(),
+            nmse(p.rows),
+            "K rounded additions behave as a random walk of step eps * sum|w x|; the rigorous \
                  bound K*eps would hide a missing product",
+        )
     },
     cases: "
         # Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.

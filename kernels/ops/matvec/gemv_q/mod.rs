@@ -3,7 +3,7 @@
 use crate::declare::*;
 use crate::matvec::geometry::{lanes_grid, ragged_vectors};
 use crate::matvec::schedule::{Schedule, eight_rows_unsupported, whole_chunks};
-use crate::matvec::soa::{self, LANES, geometry, lanes, staged, subgroup};
+use crate::matvec::soa::{self, geometry, lanes, staged, subgroup};
 use crate::matvec::{mat_vec, nmse, weights};
 
 crate::params! {
@@ -59,41 +59,39 @@ fn vectors_aligned(p: &GemvQ, _: &Capabilities) -> Option<String> {
 
 /// Tolerance with activations rounded to 8 bits, for normally distributed ones and K >= 32.
 fn rounded(p: &GemvQ, _: State) -> Tolerance {
-    Tolerance {
-        k: 0.02 / f64::from(f32::EPSILON),
-        rounding: 0.0,
+    Tolerance::new(
+        0.02 / f64::from(f32::EPSILON),
         // The fewer rows, the more the share of error in them varies.
-        nmse: match p.rows {
+        match p.rows {
             0..8 => 5e-3,
             8..64 => 5e-4,
             _ => 1e-4,
         },
-        reason: "activations are rounded by up to max|x of 32| / 254, in the mean square by that \
+        "activations are rounded by up to max|x of 32| / 254, in the mean square by that \
                  / sqrt 3: with a maximum of some 2.2 deviations an NMSE of 2.5e-5, and over 32 \
                  weights a deviation of 0.14 % of sum|w x|, less over more",
-    }
+    )
 }
 
 /// Tolerance with activations rounded to 16 bits: the kernel's own bounds and the rounding, for
 /// normally distributed activations and K >= 32.
 fn rounded_finely(p: &GemvQ, _: State) -> Tolerance {
     let k = p.k as f64;
-    Tolerance {
-        k: 64.0 + 4.0 * k.sqrt() + 2048.0 / k.sqrt(),
-        rounding: 0.0,
+    Tolerance::new(
+        64.0 + 4.0 * k.sqrt() + 2048.0 / k.sqrt(),
         // The fewer rows, the more the share of error in them varies; fewer than 8 may all but
         // cancel, one in 5000 beyond even this.
-        nmse: match p.rows {
+        match p.rows {
             0..8 => 5e-3,
             8..64 => 2e-8,
             _ => 4e-9,
         },
-        reason: "activations are rounded by up to max|x of 32| / 65278, in the mean square by that \
+        "activations are rounded by up to max|x of 32| / 65278, in the mean square by that \
                  / sqrt 3: with a maximum of some 2.2 deviations an NMSE of 4e-10, and over K \
                  weights a deviation of 256 eps / sqrt K of sum|w x|, of which the bound allows \
                  eight; beside it the random walk of K / 32 rounded additions, with scale and \
                  minimum apart",
-    }
+    )
 }
 
 /// Quantised vectors of three bytes an element that planes_dp4a24_cols holds at a time: as many as
@@ -131,7 +129,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.n_vectors * p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.n_vectors * p.k)),
         Binding::in_out("y", &f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
         Binding::scratch("parts", &f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
     ],
@@ -146,7 +144,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // import: prologue/plain, rows/file_blocks, schedule/subgroup_blocks, epilogue/store
         Variant {
             constants: &|_, caps| geometry(subgroup(caps).min(32), caps),
-            tunables: &[("WG", &[64.0, 128.0, 256.0]), ("LANES", LANES)],
+            tunables: "WG=64|128|256,LANES=4|8|16|32",
             unsupported: &|p, _| match (p.order, p.n_vectors) {
                 (Order::RowWise, vectors) => exceeds("N_VECTORS", vectors, 1),
                 (order, _) => Some(format!("ORDER={} is not row_wise", order.name())),
@@ -183,11 +181,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             // EACH rows to every group of lanes.
             stages: &[Stage::main(&|p, c| lanes_grid(p, c).div_ceil(c["EACH"] as usize))],
             constants: &|p, caps| staged(p, lanes(p, subgroup(caps), 4), caps),
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0, 512.0]),
-                ("LANES", LANES),
-                ("EACH", &[2.0, 4.0]),
-            ],
+            tunables: "WG=64|128|256|512,LANES=4|8|16|32,EACH=2|4",
             ..Schedule::SUBGROUP_TILES
         },
         // gemv_q/rows8_cols: eight rows a workgroup for up to eight vectors at once.
@@ -217,8 +211,6 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // import: prologue/plain, prologue/unscaled, prologue/three_digits, rows/soa
         // import: schedule/int8_vectors, epilogue/store
         Variant {
-            name: "planes_dp4a24_cols",
-            stages: &[Stage::main(&vector_groups)],
             constants: &|p, caps| {
                 let held = vectors_in_memory(p, caps).unwrap_or(1);
                 let mut constants = geometry(vector_lanes(p, caps), caps);
@@ -232,11 +224,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 constants.extend([("X_VECTORS", held as f64), ("GROUPS", groups), ("WG", wg)]);
                 constants
             },
-            tunables: &[
-                ("WG", &[128.0, 256.0, 512.0]),
-                ("LANES", &[8.0, 16.0, 32.0]),
-                ("GROUPS", &[132.0, 264.0, 528.0, 65535.0]),
-            ],
+            tunables: "WG=128|256|512,LANES=8|16|32,GROUPS=132|264|528|65535",
             unsupported: &|p, caps| {
                 let full = || {
                     let room = vectors_in_memory(p, caps);
@@ -248,7 +236,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                     .or_else(full)
             },
             packing: Packing::Planes,
-            ..Variant::PLAIN
+            ..Variant::new("planes_dp4a24_cols", &[Stage::main(&vector_groups)])
         },
         // gemv_q/planes_dp4a24: activations in 23 bits; three dot4I8Packed for four weights.
         //
@@ -293,7 +281,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // import: schedule/int8_rows, epilogue/product_store, epilogue/store
         Variant {
             name: "planes_dp4a",
-            tunables: &[("WG", &[64.0, 128.0, 256.0, 512.0]), ("LANES", LANES)],
+            tunables: "WG=64|128|256|512,LANES=4|8|16|32",
             unsupported: &|p, caps| {
                 // One such row in twenty cancels to where nothing can be held against it.
                 let few = || (p.rows < 4).then(|| format!("ROWS={} is below 4", p.rows));
@@ -318,7 +306,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 Stage { entry: "sum", grid: &|p, _| (p.rows * p.n_vectors).div_ceil(64) },
             ],
             constants: &|p, _| vec![("SPLITS", p.splits() as f64)],
-            tunables: &[("WG", &[64.0, 128.0, 256.0])],
+            tunables: "WG=64|128|256",
             unsupported: &|p, _| match (p.order, p.weight) {
                 (Order::ColumnWise, Format::Q8_0 | Format::Q6K) => Some(format!(
                     "WEIGHT={} has no 32 weights of one scale in 16 bytes",
@@ -351,32 +339,21 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             flops: 2.0 * rows * k * n,
         }
     },
-    tolerance: &|p, _| Tolerance {
-        k: 64.0 + 4.0 * (p.k as f64).sqrt(),
-        rounding: 0.0,
-        nmse: nmse(p.rows),
-        reason: "K rounded additions behave as a random walk of step eps * sum|w x|. Quants may be \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            64.0 + 4.0 * (p.k as f64).sqrt(),
+            nmse(p.rows),
+            "K rounded additions behave as a random walk of step eps * sum|w x|. Quants may be \
                  summed with an offset of up to 48 steps that is taken out per 32 weights, and \
                  scale and minimum apart: then terms some times larger than w x are rounded",
+        )
     },
     cases: "
         # 1152 is no whole number of superblocks of 256. With BETA into the residual stream.
-        ROWS=37,K=1152
-        ROWS=39,K=320,BETA=1
-        ROWS=37,K=1152,WEIGHT=q4_0,ACT_FORMAT=f16,Y_OFFSET=64
-        ROWS=39,K=320,WEIGHT=q4_0,Y_OFFSET=2,BETA=1
-        ROWS=37,K=1152,WEIGHT=q4_1
-        ROWS=39,K=320,WEIGHT=q4_1,BETA=1
-        ROWS=37,K=1152,WEIGHT=q5_0,ACT_FORMAT=f16,Y_OFFSET=64
-        ROWS=39,K=320,WEIGHT=q5_0,Y_OFFSET=2,BETA=1
-        ROWS=37,K=1152,WEIGHT=q5_1
-        ROWS=39,K=320,WEIGHT=q5_1,BETA=1
-        ROWS=37,K=1152,WEIGHT=q4_k,ACT_FORMAT=f16,Y_OFFSET=64
-        ROWS=39,K=320,WEIGHT=q4_k,Y_OFFSET=2,BETA=1
-        ROWS=37,K=1152,WEIGHT=q5_k
-        ROWS=39,K=320,WEIGHT=q5_k,BETA=1
-        ROWS=37,K=1152,WEIGHT=q6_k,ACT_FORMAT=f16,Y_OFFSET=64
-        ROWS=39,K=320,WEIGHT=q6_k,Y_OFFSET=2,BETA=1
+        WEIGHT=q8_0|q4_1|q5_1|q5_k:
+            ROWS=37,K=1152; ROWS=39,K=320,BETA=1
+        WEIGHT=q4_0|q5_0|q4_k|q6_k:
+            ROWS=37,K=1152,ACT_FORMAT=f16,Y_OFFSET=64; ROWS=39,K=320,Y_OFFSET=2,BETA=1
         # No whole number of anything.
         ROWS=5,K=300
         ROWS=9,K=300,WEIGHT=q6_k; ROWS=3,K=6912,WEIGHT=q4_k; ROWS=33,K=2048,WEIGHT=q4_0

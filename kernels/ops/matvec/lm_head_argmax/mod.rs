@@ -25,11 +25,7 @@ const STAGES: &[Stage<LmHeadArgmax>] =
 /// schedule/head_lanes: LANES invocations a row.
 const LANES: Variant<LmHeadArgmax> = Variant {
     stages: STAGES,
-    tunables: &[
-        ("WG", &[64.0, 128.0, 256.0]),
-        ("LANES", &[16.0, 32.0, 64.0]),
-        ("ROWS_PER_WG", &[64.0, 128.0, 256.0]),
-    ],
+    tunables: "WG=64|128|256,LANES=16|32|64,ROWS_PER_WG=64|128|256",
     ..Variant::PLAIN
 };
 
@@ -41,7 +37,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
     state: &[n_kv(4, 9), PROMPT_LEN],
     bindings: &[
         weights::<LmHeadArgmax>().drawn(&|_| Draw::TiedRows),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.k)),
         Binding::in_out("tokens", &words, len!(_, s => s.n_kv + 1))
             .drawn(&|_| Draw::Sequence(1000)),
         Binding::in_out("state", &words, len!(_ => STATE_WORDS)).drawn(&|_| Draw::State),
@@ -84,10 +80,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         // import: prologue/x_chunk, rows/dense16, schedule/head_subgroup, epilogue/head_argmax
         Variant {
             constants: &|_, caps| vec![("SG", f64::from(caps.fixed_subgroup()))],
-            tunables: &[
-                ("WG", &[128.0, 256.0, 512.0]),
-                ("ROWS_PER_WG", &[32.0, 64.0, 128.0, 256.0, 512.0]),
-            ],
+            tunables: "WG=128|256|512,ROWS_PER_WG=32|64|128|256|512",
             unsupported: &dense_only,
             ..Variant::new("subgroup", STAGES)
         },
@@ -101,11 +94,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         Variant {
             // Candidates of up to 1024 invocations.
             constants: &|p, caps| head::planes_geometry(p, caps, 8 * 1024),
-            tunables: &[
-                ("WG", &[128.0, 256.0, 512.0]),
-                ("LANES", &[4.0, 8.0, 16.0, 32.0]),
-                ("ROWS_PER_WG", &[128.0, 256.0, 512.0, 1024.0]),
-            ],
+            tunables: "WG=128|256|512,LANES=4|8|16|32,ROWS_PER_WG=128|256|512|1024",
             unsupported: &quantised_only,
             packing: Packing::Planes,
             ..Variant::new("planes", STAGES)
@@ -133,13 +122,14 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
     ],
     prefer: &head::prefer,
     cost: &|p, _| head::cost(p, p.act_format),
-    tolerance: &|p, _| Tolerance {
-        k: 8.0 + 2.0 * (p.k as f64).sqrt(),
-        rounding: 0.0,
-        // One value: NMSE says no more of it than its own bound does.
-        nmse: 9e-6,
-        reason: "K rounded additions behave as a random walk of step eps * sum|w x|; the token may \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            8.0 + 2.0 * (p.k as f64).sqrt(),
+            // One value: NMSE says no more of it than its own bound does.
+            9e-6,
+            "K rounded additions behave as a random walk of step eps * sum|w x|; the token may \
                  be any whose logit could be the largest within twice that",
+        )
     },
     cases: "
         N_KV=3:

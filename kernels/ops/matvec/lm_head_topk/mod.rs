@@ -73,12 +73,7 @@ fn mergers(p: &LmHeadTopk, c: &Constants, groups: usize) -> usize {
 const LANES: Variant<LmHeadTopk> = Variant {
     stages: STAGES,
     constants: &|p, _| vec![list_rows(p)],
-    tunables: &[
-        ("WG", &[64.0, 128.0, 256.0]),
-        ("LANES", &[16.0, 32.0, 64.0]),
-        ("ROWS_PER_WG", &[128.0, 256.0, 512.0]),
-        ("MERGERS", &[8.0, 16.0, 32.0]),
-    ],
+    tunables: "WG=64|128|256,LANES=16|32|64,ROWS_PER_WG=128|256|512,MERGERS=8|16|32",
     ..Variant::PLAIN
 };
 
@@ -90,7 +85,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
     state: &[],
     bindings: &[
         weights::<LmHeadTopk>().drawn(&|_| Draw::TiedRows),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.k)),
         Binding::<LmHeadTopk>::in_out("top_values", &f32s, len!(p => p.top_k))
             .drawn(&|p| Draw::Descending(3.0 * (p.k as f32).sqrt())),
         Binding::<LmHeadTopk>::in_out("top_indices", &words, len!(p => p.top_k))
@@ -122,11 +117,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         // import: prologue/x_chunk, rows/dense16, schedule/head_subgroup, epilogue/head_topk
         Variant {
             constants: &|p, caps| vec![list_rows(p), ("SG", f64::from(caps.fixed_subgroup()))],
-            tunables: &[
-                ("WG", &[128.0, 256.0, 512.0]),
-                ("ROWS_PER_WG", &[128.0, 256.0, 512.0, 1024.0]),
-                ("MERGERS", &[8.0, 16.0, 32.0]),
-            ],
+            tunables: "WG=128|256|512,ROWS_PER_WG=128|256|512|1024,MERGERS=8|16|32",
             unsupported: &dense,
             ..Variant::new("subgroup", STAGES)
         },
@@ -143,12 +134,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
                 constants.push(list_rows(p));
                 constants
             },
-            tunables: &[
-                ("WG", &[128.0, 256.0, 512.0]),
-                ("LANES", &[4.0, 8.0, 16.0, 32.0]),
-                ("ROWS_PER_WG", &[256.0, 512.0, 1024.0]),
-                ("MERGERS", &[8.0, 16.0, 32.0]),
-            ],
+            tunables: "WG=128|256|512,LANES=4|8|16|32,ROWS_PER_WG=256|512|1024,MERGERS=8|16|32",
             unsupported: &quantised,
             packing: Packing::Planes,
             ..Variant::new("planes", STAGES)
@@ -176,12 +162,13 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
     ],
     prefer: &head::prefer,
     cost: &|p, _| head::cost(p, p.act_format),
-    tolerance: &|p, _| Tolerance {
-        k: 8.0 + 2.0 * (p.k as f64).sqrt(),
-        rounding: 0.0,
-        nmse: nmse(p.rows),
-        reason: "K rounded additions behave as a random walk of step eps * sum|w x|; sorted values \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            8.0 + 2.0 * (p.k as f64).sqrt(),
+            nmse(p.rows),
+            "K rounded additions behave as a random walk of step eps * sum|w x|; sorted values \
                  move no farther than the farthest of them, and a logit belongs to its index",
+        )
     },
     cases: "
         WEIGHT=f32|f16|bf16:

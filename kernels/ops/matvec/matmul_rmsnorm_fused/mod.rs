@@ -58,12 +58,12 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", &|p, _| Elem::Floats(p.act_format), len!(p => p.k)),
+        Binding::input("x", floats!(act_format), len!(p => p.k)),
         Binding::in_out("stream", &f32s, len!(p => p.rows)),
         Binding::input("post_weight", &f32s, len!(p => p.rows)),
         Binding::input("next_weight", &f32s, len!(p => p.rows)),
         // Stays as it is without NEXT_NORM.
-        Binding::in_out("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.rows)),
+        Binding::in_out("y", floats!(act_format), len!(p => p.rows)),
         Binding::scratch("branch", &f32s, len!(p => p.rows)),
         Binding::counter("arrived", len!(_ => 1)),
     ],
@@ -79,7 +79,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         // 1240 us where 4 us of memory traffic are due. Kept to show what a fusion must not cost.
         // import: prologue/x_chunk, rows/dense16, schedule/single_workgroup, epilogue/residual
         Variant {
-            tunables: &[("WG", &[128.0, 256.0, 512.0, 1024.0])],
+            tunables: "WG=128|256|512|1024",
             unsupported: &dense_only,
             ..Variant::new("single_workgroup", &[Stage::main(&|_, _| 1)])
         },
@@ -92,11 +92,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         // import: prologue/plain16, rows/dense16, schedule/row_tree, epilogue/norms_tree
         Variant {
             constants: &tree_lanes,
-            tunables: &[
-                ("WG", &[64.0, 128.0, 256.0]),
-                ("LANES", &[8.0, 16.0, 32.0, 64.0]),
-                ("UNROLL", &[4.0, 9.0]),
-            ],
+            tunables: "WG=64|128|256,LANES=8|16|32|64,UNROLL=4|9",
             unsupported: &dense_only,
             ..Variant::new("two_pass", TWO)
         },
@@ -153,10 +149,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
                 let spans = p.weight.row_bytes(p.k).div_ceil(16 * 256);
                 vec![("ROWS_PER_WG", if spans == 1 { 4.0 } else { 2.0 })]
             },
-            tunables: &[
-                ("WG", &[128.0, 192.0, 224.0, 256.0, 320.0, 448.0, 512.0]),
-                ("ROWS_PER_WG", &[1.0, 2.0, 4.0]),
-            ],
+            tunables: "WG=128|192|224|256|320|448|512,ROWS_PER_WG=1|2|4",
             unsupported: &dense_only,
             ..Variant::new("last_workgroup", &[Stage::main(&rows_grid)])
         },
@@ -180,18 +173,19 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
             flops: 2.0 * rows * k + rows * (1.0 + 4.0 * (post + next)),
         }
     },
-    tolerance: &|p, _| Tolerance {
-        // Quants may be summed with an offset that is taken out per 32 weights, as in gemv_q.
-        k: (p.rows as f64).sqrt()
-            + if p.weight.is_dense() {
-                16.0 + 2.0 * (p.k as f64).sqrt()
-            } else {
-                64.0 + 4.0 * (p.k as f64).sqrt()
-            },
-        rounding: 0.0,
-        nmse: nmse(p.rows),
-        reason: "a product as in gemv or gemv_q and norms as in rms_norm; how far an error of the \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            // Quants may be summed with an offset that is taken out per 32 weights, as in gemv_q.
+            (p.rows as f64).sqrt()
+                + if p.weight.is_dense() {
+                    16.0 + 2.0 * (p.k as f64).sqrt()
+                } else {
+                    64.0 + 4.0 * (p.k as f64).sqrt()
+                },
+            nmse(p.rows),
+            "a product as in gemv or gemv_q and norms as in rms_norm; how far an error of the \
                  product reaches the stream and y is in the reference's magnitude",
+        )
     },
     cases: "
         EPS=1e-6:

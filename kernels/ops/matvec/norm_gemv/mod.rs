@@ -125,50 +125,39 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
             flops: 2.0 * rows * k + 4.0 * k,
         }
     },
-    tolerance: &|p, _| Tolerance {
-        // Quants may be summed with an offset that is taken out per 32 weights, as in gemv_q.
-        k: if p.weight.is_dense() {
-            16.0 + 3.0 * (p.k as f64).sqrt()
-        } else {
-            64.0 + 4.0 * (p.k as f64).sqrt()
-        },
-        rounding: 0.0,
-        nmse: nmse(p.rows),
-        reason: "K rounded products and additions behave as a random walk of step eps * sum|w n|; \
+    tolerance: &|p, _| {
+        Tolerance::new(
+            // Quants may be summed with an offset that is taken out per 32 weights, as in gemv_q.
+            if p.weight.is_dense() {
+                16.0 + 3.0 * (p.k as f64).sqrt()
+            } else {
+                64.0 + 4.0 * (p.k as f64).sqrt()
+            },
+            nmse(p.rows),
+            "K rounded products and additions behave as a random walk of step eps * sum|w n|; \
                  so does the sum of K squares, of which a root of 2 ULP scales the row",
+        )
     },
     cases: "
         EPS=1e-6:
             # Both conventions of a norm's weight, alternating from format to format. A later first
             # element, on whole and on ragged rows.
-            ROWS=40,K=1152,Y_OFFSET=64
-            ROWS=9,K=1003,Y_OFFSET=1,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=3,K=7
-            ROWS=40,K=1152,WEIGHT=f16,Y_OFFSET=64,WEIGHT_OFFSET=gemma
-            ROWS=9,K=1003,WEIGHT=f16,Y_OFFSET=1,EPS=1e-5
-            ROWS=3,K=7,WEIGHT=f16,WEIGHT_OFFSET=gemma
-            ROWS=40,K=1152,WEIGHT=bf16,Y_OFFSET=64
-            ROWS=9,K=1003,WEIGHT=bf16,Y_OFFSET=1,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=3,K=7,WEIGHT=bf16
+            WEIGHT=f32|bf16:
+                ROWS=40,K=1152,Y_OFFSET=64; ROWS=3,K=7
+                ROWS=9,K=1003,Y_OFFSET=1,EPS=1e-5,WEIGHT_OFFSET=gemma
+            WEIGHT=f16:
+                ROWS=40,K=1152,Y_OFFSET=64,WEIGHT_OFFSET=gemma; ROWS=3,K=7,WEIGHT_OFFSET=gemma
+                ROWS=9,K=1003,Y_OFFSET=1,EPS=1e-5
             # Gemma, Llama and Qwen widths, and widths no multiple of 8, 4 or 2.
             WEIGHT=bf16
             ROWS=33,K=6912,WEIGHT=bf16; ROWS=17,K=2048,WEIGHT=bf16; ROWS=65,K=1004,WEIGHT=bf16
-            ROWS=40,K=1001,WEIGHT=bf16; ROWS=37,K=1152,WEIGHT=q8_0
-            ROWS=5,K=300,WEIGHT=q8_0,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=37,K=1152,WEIGHT=q4_0,Y_OFFSET=64,WEIGHT_OFFSET=gemma
-            ROWS=5,K=301,WEIGHT=q4_0,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q4_1
-            ROWS=5,K=302,WEIGHT=q4_1,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=37,K=1152,WEIGHT=q5_0,Y_OFFSET=64,WEIGHT_OFFSET=gemma
-            ROWS=5,K=303,WEIGHT=q5_0,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q5_1
-            ROWS=5,K=304,WEIGHT=q5_1,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=37,K=1152,WEIGHT=q4_k,Y_OFFSET=64,WEIGHT_OFFSET=gemma
-            ROWS=5,K=305,WEIGHT=q4_k,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q5_k
-            ROWS=5,K=306,WEIGHT=q5_k,EPS=1e-5,WEIGHT_OFFSET=gemma
-            ROWS=37,K=1152,WEIGHT=q6_k,Y_OFFSET=64,WEIGHT_OFFSET=gemma
-            ROWS=5,K=307,WEIGHT=q6_k,EPS=1e-5
+            ROWS=40,K=1001,WEIGHT=bf16
+            ROWS=37,K=1152,WEIGHT=q8_0|q4_1|q5_1|q5_k
+            ROWS=37,K=1152,WEIGHT=q4_0|q5_0|q4_k|q6_k,Y_OFFSET=64,WEIGHT_OFFSET=gemma
+            ROWS=5,EPS=1e-5:
+                K=301,WEIGHT=q4_0; K=303,WEIGHT=q5_0; K=305,WEIGHT=q4_k; K=307,WEIGHT=q6_k
+                WEIGHT_OFFSET=gemma:
+                    K=300,WEIGHT=q8_0; K=302,WEIGHT=q4_1; K=304,WEIGHT=q5_1; K=306,WEIGHT=q5_k
             # As many rows as decide for other lanes, and more workgroups than one dimension holds.
             ROWS=1536,K=1152,WEIGHT=bf16,WEIGHT_OFFSET=gemma
             ROWS=262147,K=5,WEIGHT=f16

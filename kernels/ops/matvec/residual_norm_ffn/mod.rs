@@ -42,7 +42,7 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
         Binding::input("delta", &f32s, len!(p => p.k)),
         Binding::input("post_weight", &f32s, len!(p => p.k)),
         Binding::input("norm_weight", &f32s, len!(p => p.k)),
-        Binding::output("y", &|p, _| Elem::Floats(p.act_format), len!(p => p.n)),
+        Binding::output("y", floats!(act_format), len!(p => p.n)),
         Binding::output("next_x", &f32s, len!(p => p.k)),
     ],
     variants: &[

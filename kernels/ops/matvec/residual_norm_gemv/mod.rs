@@ -99,22 +99,10 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
             WEIGHT=bf16
             ROWS=33,K=2560,WEIGHT=bf16; ROWS=65,K=1004,WEIGHT=bf16; ROWS=40,K=1001,WEIGHT=bf16
             ROWS=9,K=5126,WEIGHT=bf16
-            ROWS=37,K=1152,WEIGHT=q8_0,Y_OFFSET=64
-            ROWS=5,K=300,WEIGHT=q8_0,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q4_0,Y_OFFSET=64
-            ROWS=5,K=301,WEIGHT=q4_0,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q4_1,Y_OFFSET=64
-            ROWS=5,K=302,WEIGHT=q4_1,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q5_0,Y_OFFSET=64
-            ROWS=5,K=303,WEIGHT=q5_0,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q5_1,Y_OFFSET=64
-            ROWS=5,K=304,WEIGHT=q5_1,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q4_k,Y_OFFSET=64
-            ROWS=5,K=305,WEIGHT=q4_k,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q5_k,Y_OFFSET=64
-            ROWS=5,K=306,WEIGHT=q5_k,EPS=1e-5
-            ROWS=37,K=1152,WEIGHT=q6_k,Y_OFFSET=64
-            ROWS=5,K=307,WEIGHT=q6_k,EPS=1e-5
+            ROWS=37,K=1152,WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k,Y_OFFSET=64
+            ROWS=5,EPS=1e-5:
+                K=300,WEIGHT=q8_0; K=301,WEIGHT=q4_0; K=302,WEIGHT=q4_1; K=303,WEIGHT=q5_0
+                K=304,WEIGHT=q5_1; K=305,WEIGHT=q4_k; K=306,WEIGHT=q5_k; K=307,WEIGHT=q6_k
             # As many rows as decide for other lanes, and more workgroups than one dimension holds.
             ROWS=1536,K=1152,WEIGHT=bf16; ROWS=262147,K=5,WEIGHT=f16
     ",

@@ -175,41 +175,38 @@ mod tests {
     #[test]
     fn steps_are_joined_as_far_as_there_is_time() {
         let chunk = Submission { parts: vec![Part::Chunk(0), Part::Tail], words: 0..1 };
-        let submissions = [chunk].into_iter().chain((1..100).map(step)).collect();
-        let longest = Duration::from_millis(16);
-        let stream =
-            Stream { submissions, words: TensorId(0), joined_up_to: Some(longest), timed: true };
-        let mut pending = Pending::of(&stream);
-        let mut next = || pending.next().map(|s| (s.steps(), s.words));
-        // The prompt by itself, and a step while nothing is known.
-        assert_eq!(next(), Some((0, 0..1)));
-        assert_eq!(next(), Some((1, 1..2)));
-        pending.took(1, Duration::from_millis(4));
-        let mut next = || pending.next().map(|s| (s.steps(), s.words));
-        assert_eq!(next(), Some((4, 2..6)));
-        pending.took(4, Duration::from_millis(2));
-        let mut next = || pending.next().map(|s| (s.steps(), s.words));
-        assert_eq!(next(), Some((32, 6..38)));
-        assert_eq!(next(), Some((32, 38..70)));
-        // Longer than there is time for: one by one.
-        pending.took(32, Duration::from_secs(1));
-        let mut next = || pending.next().map(|s| (s.steps(), s.words));
-        assert_eq!(next(), Some((1, 70..71)));
-        pending.took(1, Duration::from_micros(1));
-        let mut next = || pending.next().map(|s| (s.steps(), s.words));
-        assert_eq!(next(), Some((29, 71..100)));
-        assert_eq!(next(), None);
-    }
-
-    #[test]
-    fn without_a_time_submissions_stay_as_they_are() {
-        let submissions = vec![step(0), step(1)];
-        let stream = Stream { submissions, words: TensorId(0), joined_up_to: None, timed: false };
-        let mut pending = Pending::of(&stream);
+        let submissions: Vec<_> = [chunk].into_iter().chain((1..100).map(step)).collect();
+        let stream = |joined_up_to| {
+            let submissions = submissions.clone();
+            Stream { submissions, words: TensorId(0), joined_up_to, timed: true }
+        };
+        let joined = stream(Some(Duration::from_millis(16)));
+        let mut pending = Pending::of(&joined);
+        // The time of the steps before it, and the next submission: the prompt by itself, a step
+        // while nothing is known, as many as there is time for, and at most 32.
+        for (took, steps, words) in [
+            (None, 0, 0..1),
+            (None, 1, 1..2),
+            (Some((1, 4_000)), 4, 2..6),
+            (Some((4, 2_000)), 32, 6..38),
+            (None, 32, 38..70),
+            (Some((32, 1_000_000)), 1, 70..71),
+            (Some((1, 1)), 29, 71..100),
+        ] {
+            if let Some((steps, us)) = took {
+                pending.took(steps, Duration::from_micros(us));
+            }
+            let next = pending.next().map(|s| (s.steps(), s.words));
+            assert_eq!(next, Some((steps, words)));
+        }
+        assert!(pending.next().is_none());
+        // Without a time submissions stay as they are.
+        let apart = stream(None);
+        let mut pending = Pending::of(&apart);
         assert_eq!(pending.most_words(), 1);
-        pending.took(1, Duration::from_nanos(1));
-        assert_eq!(pending.next().map(|s| s.steps()), Some(1));
-        pending.took(1, Duration::from_nanos(1));
-        assert_eq!(pending.next().map(|s| s.steps()), Some(1));
+        for steps in [0, 1, 1] {
+            pending.took(1, Duration::from_nanos(1));
+            assert_eq!(pending.next().map(|s| s.steps()), Some(steps));
+        }
     }
 }

@@ -1,14 +1,18 @@
-//! The one place where an operation's parameters and bindings meet its reference: one file per
-//! operation implements [`Oracle`] for its parameters.
+//! The one place where an operation's parameters and bindings meet its reference: they implement
+//! [`Oracle`], in files by family.
 
-mod cache;
-mod choose;
-pub(super) mod rows;
+mod attention;
+mod choice;
+mod elements;
+mod matvec;
+mod nll;
 
 use std::collections::BTreeMap;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use lathe_kernels::{Declaration, Kernel, Params, Problem, RopeStyle, State, StateWord, Text};
+use lathe_kernels::{
+    Declaration, Kernel, NormOffset, Params, Problem, RopeStyle, State, StateWord, Text,
+};
 use lathe_reference as reference;
 use lathe_reference::Expected;
 
@@ -83,6 +87,11 @@ impl<'a> Inputs<'a> {
         }
     }
 
+    /// The norm of a weight bound to a name.
+    fn norm(&self, name: &str, eps: f32, offset: NormOffset) -> reference::rms_norm::RmsNorm<'a> {
+        reference::rms_norm::RmsNorm { weight: self.f32s(name), eps, offset: offset.value() }
+    }
+
     /// One output of real numbers.
     pub fn real(&self, name: &str, expected: Expected) -> Outcomes {
         self.reals([(name, expected)])
@@ -120,11 +129,9 @@ fn of<P: Oracle>(_: &'static Declaration<P>) -> AnyOracle {
 
 type Oracles = BTreeMap<&'static str, AnyOracle>;
 
-/// Declares a module per operation and the table of their oracles.
+/// The table of all operations' oracles.
 macro_rules! oracles {
     ($($name:ident)*) => {
-        $(mod $name;)*
-
         fn built_in() -> Oracles {
             [$((stringify!($name), of(&lathe_kernels::$name::OPERATION))),*].into()
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lathe_kernels::{
-    Draw as Drawing, Elem, Kernel, KernelBinding, KvFormat, Packing, ParamKind, Problem, Role,
-    STATE_WORDS, State, StateWord,
+    Draw as Drawing, Kernel, KernelBinding, KvFormat, Packing, ParamKind, Problem, Role,
+    STATE_WORDS, StateWord,
 };
 use lathe_record::rng::Rng;
 
@@ -16,11 +16,11 @@ use crate::execute::GpuExecutor;
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
 use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, poison};
-use crate::judge::{Within, judge};
+use crate::judge::judge;
 use crate::plan::Plan;
 use crate::plan::layout::KvOrder;
 use crate::plan::memory::UPLOAD_BYTES;
-use crate::plan::recording::{Label, Recording, Tensor, TensorId, TensorInit};
+use crate::plan::recording::{Label, Recording, TensorId, TensorInit};
 
 /// One invocation with all its inputs, ready for either executor.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ struct Inputs {
     values: Vec<Value>,
     /// All draws but the first, in order of [`Draw::small`]. Large tensors are left out: they are
     /// rotated instead.
-    others: [OnceLock<Vec<Value>>; DRAWS - 1 + InputKind::CHECKED.len()],
+    others: [OnceLock<Vec<Value>>; DRAWS],
     /// Expected outcomes of each draw requested so far.
     expected: Mutex<BTreeMap<Draw, Arc<Outcomes>>>,
 }
@@ -57,16 +57,9 @@ pub const DRAWS: usize = 4;
 pub struct Draw {
     /// Number of the rotation of large tensors, which hold the first draw rotated by some blocks.
     pub large: usize,
-    /// Number of the draw of all other inputs: below [`DRAWS`] for benchmarks, from there on one
-    /// for each kind of [`InputKind::CHECKED`].
+    /// Number of the draw of all other inputs: below [`DRAWS`] typical ones for benchmarks, then
+    /// one of stress inputs.
     pub small: usize,
-}
-
-impl Draw {
-    /// Kind of the small tensors.
-    fn kind(self) -> InputKind {
-        self.small.checked_sub(DRAWS).map_or(InputKind::Typical, |nth| InputKind::CHECKED[nth])
-    }
 }
 
 impl Case {
@@ -119,12 +112,12 @@ impl Case {
             .drawn
             .iter()
             .map(|(name, content)| {
-                let is_apart = plan.foreign().parts.iter().any(|part| part.of == *name);
+                let is_apart = plan.foreign.parts.iter().any(|part| part.of == *name);
                 let content = match content {
                     TensorInit::Weights(rows, _) if is_apart => TensorInit::Apart(rows.clone()),
                     TensorInit::Weights(rows, _) => TensorInit::Weights(rows.clone(), packing),
                     TensorInit::Kv { len, vectors, .. } => {
-                        let order = plan.foreign().kv_orders.get(name).copied().unwrap_or_default();
+                        let order = plan.foreign.kv_orders.get(name).copied().unwrap_or_default();
                         TensorInit::Kv { len: *len, vectors: *vectors, order }
                     }
                     other => other.clone(),
@@ -144,11 +137,18 @@ impl Case {
 
     /// The drawn tensor that a device tensor holds, or holds a part of.
     fn drawn(&self, tensor: TensorId) -> TensorId {
-        let op = &self.recording.ops[0];
-        let named = op.own.iter().find(|(_, id)| *id == tensor).map(|(name, _)| name);
-        let part =
-            named.and_then(|name| op.plan.foreign().parts.iter().find(|part| part.name == *name));
-        part.map_or(tensor, |part| op.tensor(part.of))
+        let (op, name) = (&self.recording.ops[0], &self.recording.tensors[tensor.0].name);
+        match self.content(tensor) {
+            TensorInit::WeightPart(..) => {
+                let parts = &op.plan.foreign.parts;
+                parts.iter().find(|part| part.name == *name).map_or(tensor, |p| op.tensor(p.of))
+            }
+            _ => tensor,
+        }
+    }
+
+    fn content(&self, tensor: TensorId) -> &TensorInit {
+        &self.recording.tensors[tensor.0].content
     }
 
     /// Value of a drawn tensor.
@@ -161,26 +161,35 @@ impl Case {
                 _ => self.others(draw)[tensor.0].clone(),
             };
         }
-        match draw.large {
-            0 => first.clone(),
-            _ => turned(first, self.turn(tensor, draw), self.unit(tensor)),
+        let (by, unit) = self.turn(tensor, draw);
+        match first.clone() {
+            Value::Weights(rows) if by > 0 => Value::Weights(rows.turned(by)),
+            Value::F32(mut values) => {
+                let by = unit * by % values.len().max(1);
+                values.rotate_right(by);
+                Value::F32(values)
+            }
+            other => other,
         }
     }
 
-    /// Number of units by which a large tensor is rotated, see [`turns`].
-    fn turn(&self, tensor: TensorId, draw: Draw) -> usize {
-        let mut rng = Rng::derive(self.inputs.seed, &format!("turn {}", draw.large));
-        let most = turns(&self.inputs.values[tensor.0], self.unit(tensor)).saturating_sub(1);
-        1 + rng.below(most as u32) as usize
-    }
-
-    /// Number of values of a drawn tensor that stay together when it is rotated: a cache vector
-    /// with its scales, else the two f16 values of a word.
-    fn unit(&self, tensor: TensorId) -> usize {
-        match self.inputs.drawn[tensor.0].1 {
+    /// Number of units by which a draw rotates a large tensor: rows, blocks of a single row, or the
+    /// floats that stay together, whose number is returned too: a cache vector with its scales,
+    /// else the two f16 values of a word.
+    fn turn(&self, tensor: TensorId, draw: Draw) -> (usize, usize) {
+        let unit = match self.inputs.drawn[tensor.0].1 {
             TensorInit::Kv { vectors, .. } if vectors.format == KvFormat::Q8_0 => vectors.head_dim,
             _ => 2,
-        }
+        };
+        let units = match &self.inputs.values[tensor.0] {
+            Value::Weights(rows) if rows.rows() > 1 => rows.rows(),
+            Value::Weights(rows) => rows.row_bytes() / rows.format.block_bytes(),
+            Value::F32(values) => values.len() / unit,
+            _ => 0,
+        };
+        let mut rng = Rng::derive(self.inputs.seed, &format!("turn {}", draw.large));
+        let by = 1 + rng.below(units.saturating_sub(1) as u32) as usize;
+        (if draw.large > 0 { by } else { 0 }, unit)
     }
 
     /// Device memory for a tensor that holds a draw, made from the memory of the first draw.
@@ -191,22 +200,23 @@ impl Case {
         id: TensorId,
         draw: Draw,
     ) -> Result<DeviceBuffer> {
-        let tensor = &self.recording.tensors[id.0];
-        let each = match &tensor.content {
+        let name = &self.recording.tensors[id.0].name;
+        let (by, unit) = match self.is_large(id) {
+            true => self.turn(self.drawn(id), draw),
+            false => (0, 0),
+        };
+        let each = match self.content(id) {
             TensorInit::Weights(rows, packing) if rows.rows() > 1 => {
                 rows.format.row_stride(rows.k, *packing)
             }
-            TensorInit::Kv { vectors, order: KvOrder::Heads, .. } => {
-                vectors.bytes_of(self.unit(self.drawn(id)))
-            }
+            TensorInit::Kv { vectors, order: KvOrder::Heads, .. } => vectors.bytes_of(unit),
             // The host lays out the others.
             _ => 0,
         };
-        if draw.large > 0 && each > 0 && self.is_large(id) {
-            let by = (self.turn(id, draw) * each) as u64;
-            return first.turned(gpu, &tensor.name, by);
+        if by * each > 0 {
+            return first.turned(gpu, name, (by * each) as u64);
         }
-        let block = first.copied(gpu, &tensor.name)?;
+        let block = first.copied(gpu, name)?;
         let value = self.value(id, draw);
         gpu.caught(|| self.write_value(gpu, &block, id, &value))?;
         Ok(block)
@@ -217,9 +227,11 @@ impl Case {
         let inputs = &*self.inputs;
         inputs.others[wanted.small - 1].get_or_init(|| {
             let mut rng = Rng::derive(inputs.seed, &format!("draw {}", wanted.small));
-            let drawn = given(self.kernel).map(|b| match is_large(b, &inputs.problem) {
+            let kind = if wanted.small < DRAWS { InputKind::Typical } else { InputKind::Stress };
+            let all = given(self.kernel).zip(&inputs.drawn);
+            let drawn = all.map(|(b, (_, content))| match is_large(content) {
                 true => Value::U32(Vec::new()),
-                false => draw(b, &inputs.problem, Packing::Blocks, wanted.kind(), &mut rng).1,
+                false => draw(b, &inputs.problem, Packing::Blocks, kind, &mut rng).1,
             });
             drawn.collect()
         })
@@ -265,12 +277,9 @@ impl Case {
         policy: Policy,
     ) -> Result<GpuExecutor> {
         let executor = other.sharing(pipelines, Arc::clone(&self.recording), policy)?;
-        for (i, value) in self.inputs.values.iter().enumerate() {
-            let id = TensorId(i);
-            if !other.holds(&executor.shared(id)) && !is_weights(&self.recording.tensors[i]) {
-                let block = executor.block(id);
-                executor.gpu.caught(|| self.write_value(&executor.gpu, block, id, value))?;
-            }
+        let drawn = (0..self.inputs.values.len()).map(TensorId);
+        for id in drawn.filter(|id| !other.holds(&executor.shared(*id))) {
+            executor.gpu.caught(|| self.write_drawn(&executor, id))?;
         }
         Ok(executor)
     }
@@ -285,7 +294,7 @@ impl Case {
     /// Writes inputs, `all` of them or small ones, zeros into counters, and poison into every
     /// output and scratch tensor.
     fn write(&self, executor: &mut GpuExecutor, all: bool) -> Result<()> {
-        for (i, tensor) in self.recording.tensors.iter().enumerate() {
+        for i in 0..self.recording.tensors.len() {
             let id = TensorId(i);
             let block = executor.block(id);
             match self.role(id) {
@@ -295,97 +304,86 @@ impl Case {
                 Some(Role::Counter) => {
                     block.write(&executor.gpu, 0, &vec![0; block.bytes as usize]);
                 }
-                _ => {
-                    // Weights, and their parts, are there since they were allocated.
-                    let value = self.inputs.values.get(i).filter(|_| !is_weights(tensor));
-                    if let Some(value) = value {
-                        self.write_value(&executor.gpu, block, id, value);
-                    }
-                }
+                _ => self.write_drawn(executor, id),
             }
         }
         Ok(())
+    }
+
+    /// Writes the first draw of a tensor. Weights are there since they were allocated.
+    fn write_drawn(&self, executor: &GpuExecutor, id: TensorId) {
+        match self.inputs.values.get(id.0) {
+            None | Some(Value::Weights(_)) => {}
+            Some(value) => self.write_value(&executor.gpu, executor.block(id), id, value),
+        }
     }
 
     /// The tensors that a cold benchmark rotates: weights and caches, which decode reads from
     /// device memory; for kernels without any, all inputs. An output stays shared, so each
     /// invocation depends on the one before, as in a decode step.
     pub fn rotated(&self) -> Vec<TensorId> {
-        let large = |id: &TensorId| self.is_large(*id);
-        let all = || self.bound().map(|(_, id)| id);
         // A cache that is written only rotates beside an output that does not.
-        let waits = all().any(|id| self.role(id) != Some(Role::Input) && !large(&id));
-        let is_read = |id: &TensorId| match self.role(*id) {
-            Some(Role::Input) => true,
-            Some(Role::InOut) => large(id) && waits,
-            _ => false,
-        };
-        let found: Vec<_> = all().filter(large).filter(is_read).collect();
-        if found.is_empty() {
-            all().filter(|id| !large(id)).filter(is_read).collect()
-        } else {
-            found
-        }
+        let waits = self.written().into_iter().any(|id| !self.is_large(id));
+        let is_read = |role| role == Role::Input || role == Role::InOut && waits;
+        let large: Vec<_> =
+            self.bound(is_read).into_iter().filter(|id| self.is_large(*id)).collect();
+        if large.is_empty() { self.small_inputs() } else { large }
     }
 
     /// The inputs that a benchmark does not rotate.
     pub fn given(&self) -> Vec<TensorId> {
         let rotated = self.rotated();
+        let mut given = self.small_inputs();
         // A table of angles follows from the shape.
-        let fixed = |id: &TensorId| matches!(self.inputs.values[self.drawn(*id).0], Value::Rope(_));
-        let input = |id: &TensorId| {
-            self.role(*id) == Some(Role::Input) && !rotated.contains(id) && !fixed(id)
-        };
-        self.bound().map(|(_, id)| id).filter(input).collect()
+        given.retain(|id| {
+            !rotated.contains(id) && !matches!(self.content(*id), TensorInit::Rope(_))
+        });
+        given
+    }
+
+    fn small_inputs(&self) -> Vec<TensorId> {
+        let mut inputs = self.bound(|role| role == Role::Input);
+        inputs.retain(|id| !self.is_large(*id));
+        inputs
     }
 
     /// The tensors a variant writes, scratch memory included.
     pub fn written(&self) -> Vec<TensorId> {
-        let writes = |id: &TensorId| self.role(*id).is_some_and(|role| role != Role::Input);
-        self.bound().map(|(_, id)| id).filter(writes).collect()
+        self.bound(|role| role != Role::Input)
     }
 
     /// The written tensors that it also reads: their outcome depends on their previous content.
     pub fn read_and_written(&self) -> Vec<TensorId> {
-        self.bound().map(|(_, id)| id).filter(|id| self.role(*id) == Some(Role::InOut)).collect()
+        self.bound(|role| role == Role::InOut)
     }
 
-    /// The kernel's bindings on the device, with weights that are split replaced by their parts,
-    /// and scratch memory that only a user's file has.
-    fn bound(&self) -> impl Iterator<Item = (&str, TensorId)> {
-        let op = &self.recording.ops[0];
-        let own = op.own.iter().map(|(name, id)| (name.as_str(), *id));
-        let own = own.filter(|(_, id)| self.role(*id).is_some());
-        let is_apart =
-            |id: &TensorId| matches!(self.recording.tensors[id.0].content, TensorInit::Apart(_));
-        op.bindings.iter().copied().filter(move |(_, id)| !is_apart(id)).chain(own)
+    /// The tensors of some roles.
+    pub fn bound(&self, wanted: impl Fn(Role) -> bool) -> Vec<TensorId> {
+        let all = (0..self.recording.tensors.len()).map(TensorId);
+        all.filter(|id| self.role(*id).is_some_and(&wanted)).collect()
     }
 
-    /// The kernel's role of a tensor; none where the plan gives the content, such as uniforms.
+    /// The kernel's role of a tensor. None where the plan gives the content, such as uniforms, and
+    /// for weights that are bound as their parts.
     pub fn role(&self, tensor: TensorId) -> Option<Role> {
         let op = &self.recording.ops[0];
-        if let Some((name, _)) = op.bindings.iter().find(|(_, id)| *id == tensor) {
-            return self.kernel.binding(name).map(|b| b.role);
+        match self.content(tensor) {
+            TensorInit::Apart(_) | TensorInit::Uniform(_) => None,
+            TensorInit::WeightPart(..) => Some(Role::Input),
+            _ => match op.bindings.iter().find(|(_, id)| *id == tensor) {
+                Some((name, _)) => self.kernel.binding(name).map(|b| b.role),
+                // Memory that only a user's file has.
+                None => Some(Role::Scratch),
+            },
         }
-        let (name, _) = op.own.iter().find(|(_, id)| *id == tensor)?;
-        if op.plan.foreign().parts.iter().any(|part| part.name == *name) {
-            return Some(Role::Input);
-        }
-        op.plan
-            .foreign()
-            .scratch
-            .iter()
-            .any(|(scratch, _)| scratch == name)
-            .then_some(Role::Scratch)
     }
 
     pub(crate) fn is_large(&self, tensor: TensorId) -> bool {
-        let binding = given(self.kernel).nth(self.drawn(tensor).0);
-        binding.is_some_and(|b| is_large(b, &self.inputs.problem))
+        is_large(self.content(tensor))
     }
 
     fn write_value(&self, gpu: &Gpu, block: &DeviceBuffer, tensor: TensorId, value: &Value) {
-        match (value, &self.recording.tensors[tensor.0].content) {
+        match (value, self.content(tensor)) {
             (Value::U32(words), _) => block.write(gpu, 0, bytemuck::cast_slice(words)),
             (Value::F32(values), TensorInit::Kv { vectors, order, .. }) => {
                 block.write(gpu, 0, &order.to_device(vectors.encode(values), vectors.bytes()));
@@ -407,22 +405,16 @@ impl Case {
         }
     }
 
-    /// Gives one more invocation inputs of the `nth` kind of [`InputKind::CHECKED`], over the
-    /// results of the invocations before it. Positions and indices are drawn anew too: a growing
-    /// position would leave the tensors, and a list of candidates must not name one twice.
-    pub(super) fn next_inputs(&self, executor: &GpuExecutor, nth: usize) -> Result<Draw> {
-        let draw = Draw { large: 0, small: DRAWS + nth };
+    /// Gives one more invocation stress inputs, over the results of the invocations before it.
+    /// Positions and indices are drawn anew too: a growing position would leave the tensors, and a
+    /// list of candidates must not name one twice.
+    pub(super) fn stress_inputs(&self, executor: &GpuExecutor) -> Result<Draw> {
+        let draw = Draw { large: 0, small: DRAWS };
         let (gpu, goes_on) = (&executor.gpu, self.counts());
-        for (_, id) in self.bound() {
-            let is_given = match self.role(id) {
-                Some(Role::Input) => true,
-                Some(Role::InOut) => goes_on,
-                _ => false,
-            };
-            if is_given && id.0 < self.inputs.values.len() && !self.is_large(id) {
-                let (block, value) = (executor.block(id), self.value(id, draw));
-                gpu.caught(|| self.write_value(gpu, block, id, &value))?;
-            }
+        let renewed = |role| role == Role::Input || role == Role::InOut && goes_on;
+        for id in self.bound(renewed).into_iter().filter(|id| !self.is_large(*id)) {
+            let (block, value) = (executor.block(id), self.value(id, draw));
+            gpu.caught(|| self.write_value(gpu, block, id, &value))?;
         }
         Ok(draw)
     }
@@ -443,9 +435,8 @@ impl Case {
 
     /// Returns true if an invocation continues from positions or indices that it reads.
     pub fn counts(&self) -> bool {
-        let words =
-            |id: &TensorId| matches!(self.recording.tensors[id.0].content, TensorInit::Words(_));
-        self.read_and_written().iter().any(words)
+        let mut continued = self.read_and_written().into_iter();
+        continued.any(|id| matches!(self.content(id), TensorInit::Words(_)))
     }
 
     /// Contents of the tensors that an invocation will read and write; to be called before it.
@@ -469,33 +460,24 @@ impl Case {
         draw: Draw,
         found: &[(TensorId, Vec<u8>)],
     ) -> Result<Verdict> {
-        let own = self.inputs.problem.state;
-        if found.is_empty() {
-            return self.judge_against(executor, policy, own, &*self.expected(draw)?);
-        }
-        let mut values = self.values(draw);
-        for (tensor, bytes) in found {
-            values[tensor.0] = match &self.recording.tensors[tensor.0].content {
-                TensorInit::Words(_) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
-                content => Value::F32(content.values(bytes)),
-            };
-        }
         let op = &self.recording.ops[0];
-        let state = match self.kernel.state_binding(&op.shape) {
-            Some(_) => oracle::state(op, &values),
-            None => own,
+        let mut state = self.inputs.problem.state;
+        let expected = match found {
+            [] => self.expected(draw)?,
+            found => {
+                let mut values = self.values(draw);
+                for (tensor, bytes) in found {
+                    values[tensor.0] = match self.content(*tensor) {
+                        TensorInit::Words(_) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
+                        content => Value::F32(content.values(bytes)),
+                    };
+                }
+                if self.kernel.state_binding(&op.shape).is_some() {
+                    state = oracle::state(op, &values);
+                }
+                Arc::new(oracle::expected(op, &values)?)
+            }
         };
-        let expected = oracle::expected(op, &values)?;
-        self.judge_against(executor, policy, state, &expected)
-    }
-
-    fn judge_against(
-        &self,
-        executor: &GpuExecutor,
-        policy: Policy,
-        state: State,
-        expected: &Outcomes,
-    ) -> Result<Verdict> {
         let (poison, mut left) = (poison().to_le_bytes(), BTreeMap::new());
         for (i, tensor) in self.recording.tensors.iter().enumerate() {
             let (name, id) = (&tensor.name, TensorId(i));
@@ -525,13 +507,7 @@ impl Case {
             }
             left.insert(id, bytes);
         }
-        let op = &self.recording.ops[0];
-        Ok(match judge(&self.recording, op, state, expected, &left) {
-            Ok(Within { nmse, worst }) => Verdict::Passed { nmse, worst },
-            Err(fault) => {
-                Verdict::Failed { reason: fault.to_string(), nmse: fault.nmse, worst: fault.worst }
-            }
-        })
+        Ok(judge(&self.recording, op, state, &expected, &left))
     }
 }
 
@@ -541,36 +517,9 @@ fn given(kernel: &'static Kernel) -> impl Iterator<Item = &'static KernelBinding
 }
 
 /// Returns true for weights and caches, which decode reads from device memory, not from a cache.
-fn is_large(binding: &KernelBinding, problem: &Problem) -> bool {
-    matches!(binding.elem(problem), Elem::Weights(_) | Elem::Kv(_))
-}
-
-/// Number of units that a large tensor can be rotated by: rows, or blocks of a single row; units of
-/// floats.
-fn turns(value: &Value, unit: usize) -> usize {
-    match value {
-        Value::Weights(rows) if rows.rows() > 1 => rows.rows(),
-        Value::Weights(rows) => rows.row_bytes() / rows.format.block_bytes(),
-        Value::F32(values) => values.len() / unit,
-        _ => 0,
-    }
-}
-
-fn turned(value: &Value, by: usize, unit: usize) -> Value {
-    match value {
-        Value::Weights(rows) => Value::Weights(rows.turned(by)),
-        Value::F32(values) => {
-            let mut values = values.clone();
-            let by = unit * by % values.len().max(1);
-            values.rotate_right(by);
-            Value::F32(values)
-        }
-        other => other.clone(),
-    }
-}
-
-fn is_weights(tensor: &Tensor) -> bool {
-    matches!(tensor.content, TensorInit::Weights(..))
+fn is_large(content: &TensorInit) -> bool {
+    use TensorInit::{Apart, Kv, WeightPart, Weights};
+    matches!(content, Weights(..) | Apart(_) | WeightPart(..) | Kv { .. })
 }
 
 /// The reason why a problem's tensors exceed the largest binding, if they do.

@@ -15,8 +15,7 @@ use crate::plan::weights::WeightRows;
 /// Tokens that a growing sequence ([`Draw::Sequence`]) has room for beyond those of the shape.
 const TOKENS_BEYOND: usize = 4096;
 
-/// Kinds of values that inputs are drawn from. A further kind is a variant here, its values in
-/// [`values`], and an entry of [`InputKind::CHECKED`].
+/// Kinds of values that inputs are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InputKind {
     /// Usual values, and the only kind that is timed. A kernel may rightly be faster where values
@@ -25,11 +24,6 @@ pub(super) enum InputKind {
     /// Stress inputs: other magnitudes and means, scores at which `exp` overflows, ties, NaN where
     /// it is defined.
     Stress,
-}
-
-impl InputKind {
-    /// Kinds used by a check's further invocations, in this order, after a typical one.
-    pub(super) const CHECKED: [Self; 1] = [Self::Stress];
 }
 
 /// Content and value of one binding.

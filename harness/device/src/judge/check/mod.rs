@@ -11,64 +11,14 @@ use lathe_kernels::Problem;
 use serde::Serialize;
 
 pub use case::{Case, DRAWS, Draw};
-pub use sweep::{Report, Request, second_shape, sweep};
+pub use sweep::{Report, Request, sweep, takes_one_shape};
 
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};
 use crate::gpu::{Checks, Gpu, Pipelines, Policy};
-use crate::judge::WorstElement;
+pub use crate::judge::Verdict;
 use crate::plan::recording::Part;
 use crate::plan::{Plan, PlanError, Subject};
-use draw::InputKind;
-
-/// Verdict on one case.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "snake_case", tag = "status")]
-pub enum Verdict {
-    /// Every element is within its bound, and nothing else was written.
-    Passed {
-        /// Largest normalised mean squared error of the outputs.
-        nmse: f64,
-        /// The element closest to its bound.
-        worst: Option<WorstElement>,
-    },
-    /// The result is wrong.
-    Failed {
-        /// The fault.
-        reason: String,
-        /// NMSE of the output that is off, where it could be computed.
-        nmse: Option<f64>,
-        /// The element farthest past its bound.
-        worst: Option<WorstElement>,
-    },
-    /// The case cannot run here, which is not a pass.
-    Unavailable {
-        /// The reason.
-        reason: String,
-    },
-}
-
-impl Verdict {
-    /// Verdict over this invocation and a later one; `when` names the later one's conditions.
-    fn and(self, next: Self, when: &str) -> Self {
-        match (self, next) {
-            (Self::Passed { nmse, worst }, Self::Passed { nmse: other, worst: next }) => {
-                let ratio = |w: &Option<WorstElement>| w.as_ref().map_or(0.0, WorstElement::ratio);
-                let worst = if ratio(&next) > ratio(&worst) { next } else { worst };
-                Self::Passed { nmse: nmse.max(other), worst }
-            }
-            (Self::Passed { .. }, Self::Failed { reason, nmse, worst }) => {
-                Self::Failed { reason: format!("{reason}, {when}"), nmse, worst }
-            }
-            (Self::Passed { .. }, other) | (other, _) => other,
-        }
-    }
-
-    /// A failure that is not of one element.
-    pub fn broken(reason: String) -> Self {
-        Verdict::Failed { reason, nmse: None, worst: None }
-    }
-}
 
 /// One case with its verdict.
 #[derive(Clone, Debug, Serialize)]
@@ -157,21 +107,21 @@ pub fn check_plan(
     }
 }
 
-/// Runs a prepared or reset case between guard words: once on typical inputs, then once for each
-/// further kind of inputs over the previous invocation's results. A kernel that works on fresh
-/// memory alone, or mistakes an earlier result for its own, fails there.
+/// Runs a prepared or reset case between guard words: once on typical inputs, then on stress inputs
+/// over the first invocation's results. A kernel that works on fresh memory alone, or mistakes an
+/// earlier result for its own, fails there.
 pub(crate) fn check_prepared(case: &Case, executor: &mut GpuExecutor) -> Result<Verdict> {
     executor.run(&[Part::Steps(1)])?;
-    let mut all = case.judge(executor, Policy::Guarded)?;
-    for nth in 0..InputKind::CHECKED.len() {
-        if !matches!(all, Verdict::Passed { .. }) {
-            break;
-        }
-        let draw = case.next_inputs(executor, nth)?;
-        let found = case.found(executor)?;
-        executor.run(&[Part::Steps(1)])?;
-        let next = case.judge_found(executor, Policy::Guarded, draw, &found)?;
-        all = all.and(next, "when it ran again with other inputs over what it had left");
+    let first = case.judge(executor, Policy::Guarded)?;
+    if !matches!(first, Verdict::Passed { .. }) {
+        return Ok(first);
     }
-    Ok(all)
+    let draw = case.stress_inputs(executor)?;
+    let found = case.found(executor)?;
+    executor.run(&[Part::Steps(1)])?;
+    let mut next = case.judge_found(executor, Policy::Guarded, draw, &found)?;
+    if let Verdict::Failed { reason, .. } = &mut next {
+        reason.push_str(", when it ran again with other inputs over what it had left");
+    }
+    Ok(first.and(next))
 }

@@ -196,11 +196,15 @@ fn problems(target: &Target, caps: &Capabilities, random: usize, seed: u64) -> V
 }
 
 /// Checks a user's file on a shape other than those that are timed: a file that is right for one
-/// shape alone is not a kernel. Returns whether the file supports another.
+/// shape alone is not a kernel. Returns true if the file supports no other; built-in variants are
+/// checked elsewhere.
 ///
 /// # Errors
 /// [`Error::CheckFailed`] if the file is wrong on it.
-pub fn second_shape(gpu: &Arc<Gpu>, file: &Subject, timed: &[Problem]) -> Result<bool> {
+pub fn takes_one_shape(gpu: &Arc<Gpu>, file: &Subject, timed: &[Problem]) -> Result<bool> {
+    if file.path().is_none() {
+        return Ok(false);
+    }
     let (mut rng, pipelines) = (Rng::fresh(), Pipelines::default());
     for problem in timed.iter().flat_map(|problem| others(file.kernel, problem)) {
         if timed.contains(&problem) {
@@ -214,7 +218,7 @@ pub fn second_shape(gpu: &Arc<Gpu>, file: &Subject, timed: &[Problem]) -> Result
         }
         let case = check(gpu, &pipelines, file, &problem, rng.next_u64() >> 16)?;
         match &case.verdict {
-            Verdict::Passed { .. } => return Ok(true),
+            Verdict::Passed { .. } => return Ok(false),
             Verdict::Unavailable { .. } => {}
             Verdict::Failed { reason, .. } => {
                 let (file, repeat) = (case.shown(), case.reproducer(gpu.checks));
@@ -224,7 +228,7 @@ pub fn second_shape(gpu: &Arc<Gpu>, file: &Subject, timed: &[Problem]) -> Result
             }
         }
     }
-    Ok(false)
+    Ok(true)
 }
 
 /// Shapes with other sizes than a timed one, larger ones first. Formats stay, and so do sizes of 1:

@@ -7,8 +7,7 @@ use std::ops::Range;
 use lathe_kernels::phases::{self, Code, Grid, Joined, Phase, Place, Stacked};
 use lathe_kernels::{Capabilities, ReflectError};
 
-use super::{Bound, Stack};
-use crate::plan::Plan;
+use super::Stack;
 use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
 
 /// Maximum number of alternatives (ways) of a place: the code of each is part of the kernel.
@@ -38,7 +37,7 @@ pub(super) struct Layers<'a> {
     layers: usize,
     /// The operation and the index of its dispatch, by layer and place.
     stages: Vec<Vec<(usize, usize)>>,
-    pub(super) buffers: Vec<Bound>,
+    pub(super) buffers: Vec<Stack>,
 }
 
 impl<'a> Layers<'a> {
@@ -131,7 +130,7 @@ impl<'a> Layers<'a> {
             let is_one = ways.iter().filter(|way| has(way)).all(|way| of_way(way).is_some());
             match stack {
                 Some(Ok(stack)) => {
-                    let number = self.number(Bound::Stack(stack));
+                    let number = self.number(stack);
                     for way in ways.iter_mut().filter(|way| has(way)) {
                         way.buffers.insert(name, (number, all[0].0));
                     }
@@ -142,7 +141,7 @@ impl<'a> Layers<'a> {
                 _ => {
                     for way in &mut ways {
                         let Some(tensor) = of_way(way) else { continue };
-                        let number = self.number(Bound::Tensor(tensor));
+                        let number = self.number(Stack::one(tensor));
                         way.buffers.insert(name, (number, 0));
                     }
                 }
@@ -153,7 +152,7 @@ impl<'a> Layers<'a> {
     }
 
     /// The number of a buffer.
-    fn number(&mut self, buffer: Bound) -> usize {
+    fn number(&mut self, buffer: Stack) -> usize {
         self.buffers.iter().position(|own| *own == buffer).unwrap_or_else(|| {
             self.buffers.push(buffer);
             self.buffers.len() - 1
@@ -163,11 +162,8 @@ impl<'a> Layers<'a> {
     /// Fails if a tensor is in two buffers.
     fn check_apart(&self, recording: &Recording) -> Result<(), String> {
         let mut seen = HashSet::new();
-        let all = self.buffers.iter().flat_map(|buffer| match buffer {
-            Bound::Tensor(tensor) => std::slice::from_ref(tensor),
-            Bound::Stack(stack) => &stack.tensors,
-        });
-        match all.into_iter().find(|tensor| !seen.insert(**tensor)) {
+        let mut all = self.buffers.iter().flat_map(|buffer| &buffer.tensors);
+        match all.find(|tensor| !seen.insert(**tensor)) {
             Some(tensor) => {
                 let name = &recording.tensors[tensor.0].name;
                 Err(format!("{name} would have to lie in two buffers"))
@@ -228,15 +224,16 @@ impl<'a> Layers<'a> {
         let of = way.buffers.iter().filter(|(variable, _)| variable.is_before == is_before);
         for (variable, &(number, first)) in of {
             buffers.insert(variable.name, number);
-            if let Bound::Stack(stack) = &self.buffers[number] {
+            let stack = &self.buffers[number];
+            if stack.is_shared() {
                 stacked.insert(variable.name, Stacked { first, stride: stack.stride });
             }
         }
         Code {
             label: format!("{}, {}/{}", op.label.op, op.plan.kernel.name, op.plan.variant),
-            text: &op.plan.text,
-            reflection: &op.plan.reflection,
-            constants: &op.plan.constants,
+            text: &op.plan.code.text,
+            reflection: &op.plan.code.reflection,
+            constants: &op.plan.code.constants,
             function,
             buffers,
             stacked,
@@ -276,13 +273,14 @@ impl<'a> Stage<'a> {
 
     /// Its variables.
     fn variables(&self, recording: &'a Recording) -> Vec<Variable<'a>> {
-        let own = &recording.ops[self.op].plan.reflection.buffers;
+        let own = &recording.ops[self.op].plan.code.reflection.buffers;
         let own = own.iter().map(|buffer| buffer.name.as_str());
         let own = own.filter(|name| self.made.is_none_or(|made| made.variable != *name));
         let mut all: Vec<_> = own.map(|name| Variable { is_before: false, name }).collect();
         if let Some(made) = self.made {
             let before = &recording.ops[self.op - 1].plan;
-            let touched = before.reflection.function(made.function).map(|(_, touched)| touched);
+            let touched =
+                before.code.reflection.function(made.function).map(|(_, touched)| touched);
             let names = touched.into_iter().flatten().map(|buffer| buffer.name.as_str());
             all.extend(names.map(|name| Variable { is_before: true, name }));
         }
@@ -295,7 +293,7 @@ impl<'a> Stage<'a> {
             return None;
         }
         let op = &recording.ops[self.op - usize::from(variable.is_before)];
-        Some(op.tensor(op.plan.binding(variable.name)))
+        Some(op.tensor(variable.name))
     }
 
     /// Returns true if it does the same as another stage, each over its own tensors.
@@ -310,8 +308,8 @@ impl<'a> Stage<'a> {
             a.label.op == b.label.op
                 && a.plan.kernel.name == b.plan.kernel.name
                 && a.plan.variant == b.plan.variant
-                && a.plan.constants == b.plan.constants
-                && a.plan.text == b.plan.text
+                && a.plan.code.constants == b.plan.code.constants
+                && a.plan.code.text == b.plan.code.text
         };
         self.made == other.made
             && stage(self) == stage(other)
@@ -326,7 +324,7 @@ impl<'a> Stage<'a> {
 pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
     let producer = &recording.ops[op];
     let inlined = producer.plan.declared.inlined.as_ref()?;
-    let (function, _) = producer.plan.reflection.function(inlined.function)?;
+    let (function, _) = producer.plan.code.reflection.function(inlined.function)?;
     let output = producer.tensor(inlined.output);
     let makes = |op: &Op| {
         let is_same = std::ptr::eq(op.plan.declared, producer.plan.declared);
@@ -338,20 +336,20 @@ pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
         before.is_some_and(|before| makes(before) && before.label.layer == op.label.layer)
     };
     // Where one layer keeps its second stage all do: as many phases each, or they are not one run.
-    let pays = |op: &Op| (inlined.pays)(&op.shape, &op.plan.constants);
+    let pays = |op: &Op| (inlined.pays)(&op.shape, &op.plan.code.constants);
     let mut users = recording.ops.iter().enumerate().filter(|(_, op)| binds(op));
     if !users.all(|(i, op)| (makes(op) && pays(op)) || follows(i, op)) {
         return None;
     }
     let reader = recording.ops.get(op + 1)?;
-    let Plan { reflection, .. } = &reader.plan;
-    let reads = |name: &str| reader.tensor(reader.plan.binding(name)) == output;
+    let reflection = &reader.plan.code.reflection;
+    let reads = |name: &str| reader.tensor(name) == output;
     let mut read = reflection.buffers.iter().filter(|buffer| reads(&buffer.name));
     let (variable, others) = (read.next()?, read.next());
     let made = function
         .result
         .as_ref()
-        .map(|result| &producer.plan.reflection.module.types[result.ty].inner);
+        .map(|result| &producer.plan.code.reflection.module.types[result.ty].inner);
     let fits = others.is_none()
         && !variable.writable
         && reflection.element(&variable.name).map(|of| of.0) == made;

@@ -1,17 +1,16 @@
 //! Targets of a user's buffers: our bindings, in other layouts where the mapping asks for them,
 //! content of uniforms, and scratch memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lathe_kernels::reflect::{Buffer, Field, Scalar};
-use lathe_kernels::{
-    Elem, KernelBinding, KernelVariant, Matrix, Packing, Plane, Problem, Role, Shape, State,
-};
+use lathe_kernels::{Elem, KernelBinding, Matrix, Packing, Plane, Problem, Role, Shape, State};
 
 use super::expression::{Names, Wrong};
 use super::mapping::{BoundTo, Content, Laid, Number, Numbers};
-use super::{Faults, Module, Stage, Staged, UserKernel, value_of};
+use super::{Faults, Stage, UserKernel, value_of};
 use crate::plan::layout::{Arrangement, KvOrder, PartLayout, WeightPart};
+use crate::plan::{Code, Foreign};
 
 /// Targets of the buffers of a plan.
 pub(super) struct Bound<'a> {
@@ -20,14 +19,8 @@ pub(super) struct Bound<'a> {
     parameters: &'a Names,
     /// Packing of rows whose variable does not ask for another.
     pub(super) packing: Packing,
-    /// Content of uniform buffers, by the plan's names.
-    pub(super) uniforms: Vec<(String, Vec<u8>)>,
-    /// Bytes of scratch memory, by the plan's names.
-    pub(super) scratch: Vec<(String, u64)>,
-    /// Weights in layouts of their own.
-    pub(super) parts: Vec<WeightPart>,
-    /// Caches in an order of their own.
-    pub(super) kv_orders: BTreeMap<&'static str, KvOrder>,
+    /// Buffers and layouts that the kernel itself does not have.
+    pub(super) foreign: Foreign,
 }
 
 /// The plan's name of a file's own scratch memory: different from every binding and uniform.
@@ -60,13 +53,12 @@ impl<'a> Bound<'a> {
     pub(super) fn new(
         file: &'a UserKernel,
         shape: &Shape,
-        variant: &KernelVariant,
         parameters: &'a Names,
         faults: &mut Faults,
     ) -> Self {
         /// Larger than any binding. Sizes that are no number of bytes are far larger.
         const MOST: f64 = (1u64 << 48) as f64;
-        let mut scratch = Vec::new();
+        let mut foreign = Foreign { tolerated: file.tolerated, ..Foreign::default() };
         for (name, bytes) in &file.scratch {
             if file.kernel.binding(name).is_some() {
                 let kernel = file.kernel.name;
@@ -75,7 +67,8 @@ impl<'a> Bound<'a> {
             let what = format!("[scratch] {name}");
             match faults.value(&what, value_of(bytes, parameters)) {
                 Some(bytes) if bytes.fract() == 0.0 && (1.0..=MOST).contains(&bytes) => {
-                    scratch.push((scratch_name(name), (bytes as u64).next_multiple_of(4)));
+                    let bytes = (bytes as u64).next_multiple_of(4);
+                    foreign.scratch.push((scratch_name(name), bytes));
                 }
                 Some(bytes) => faults.add_here(format!("{what}: {bytes} bytes")),
                 None => {}
@@ -85,11 +78,8 @@ impl<'a> Bound<'a> {
             file,
             problem: Problem { shape: shape.clone(), state: State::default() },
             parameters,
-            packing: file.kernel.packing(variant.packing, shape),
-            uniforms: Vec::new(),
-            scratch,
-            parts: Vec::new(),
-            kv_orders: BTreeMap::new(),
+            packing: file.kernel.packing(file.variant.packing, shape),
+            foreign,
         }
     }
 
@@ -100,9 +90,7 @@ impl<'a> Bound<'a> {
         names: &Names,
         faults: &mut Faults,
     ) -> BTreeMap<String, String> {
-        let file = self.file;
-        let module = &file.modules[stage.module];
-        let reflection = &module.reflection;
+        let reflection = &self.file.modules[stage.module].code.reflection;
         let mut bindings = BTreeMap::new();
         let Some(entry) = reflection.entry(&stage.entry) else { return bindings };
         for &index in &entry.buffers {
@@ -110,20 +98,18 @@ impl<'a> Bound<'a> {
             let name = &buffer.name;
             let given = stage.sections.uniforms.get(name);
             if let Some(fields) = &buffer.uniform {
-                let called = self.uniform(module, (buffer, fields), given, names, faults);
+                let called = self.uniform((buffer, fields), given, names, faults);
                 let other = called.filter(|called| called != name);
                 bindings.extend(other.map(|called| (name.clone(), called)));
                 continue;
             }
-            let mut add = |fault: String| faults.add(file.fault_of(module, fault));
             if given.is_some() {
-                add(format!("[uniforms.{name}] names a storage buffer"));
+                faults.add(format!("[uniforms.{name}] names a storage buffer"));
             }
             let Some((called, of)) = self.target(stage, name, faults) else { continue };
             let input = of.filter(|of| of.role == Role::Input);
             if let Some(input) = input.filter(|_| entry.writes.contains(&index)) {
-                let fault = format!("writes `{name}`, which is the input {}", input.name);
-                faults.add(file.fault_of(module, fault));
+                faults.add(format!("writes `{name}`, which is the input {}", input.name));
             }
             bindings.insert(name.clone(), called);
         }
@@ -144,15 +130,16 @@ impl<'a> Bound<'a> {
     }
 
     /// Reports outputs and scratch memory that no stage uses.
-    pub(super) fn check(&mut self, staged: &[Staged<'_>], faults: &mut Faults) {
-        self.kv_orders.retain(|_, order| *order != KvOrder::Heads);
+    pub(super) fn check<'c>(&mut self, codes: impl Iterator<Item = &'c Code>, faults: &mut Faults) {
+        self.foreign.kv_orders.retain(|_, order| *order != KvOrder::Heads);
+        let used: BTreeSet<&str> =
+            codes.flat_map(|code| code.bindings.values()).map(String::as_str).collect();
         // Without stages nothing is used, and that is the fault.
-        if staged.is_empty() {
+        if self.file.stages.is_empty() {
             return;
         }
         let kernel = self.file.kernel;
-        let is_used =
-            |name: &str| staged.iter().any(|stage| stage.bindings.values().any(|b| b == name));
+        let is_used = |name: &str| used.contains(name);
         let of_role = |role: Role| kernel.bindings.iter().filter(move |b| b.role == role);
         for b in of_role(Role::Output).filter(|b| !is_used(b.name)) {
             faults.add(format!("nothing is bound to output `{}`", b.name));
@@ -183,7 +170,7 @@ impl<'a> Bound<'a> {
         let ours = mapped.map_or(name, BoundTo::of);
         let laid = mapped.and_then(BoundTo::laid);
         let mut add = |fault: String| {
-            faults.add(file.fault_of(&file.modules[stage.module], fault));
+            faults.add(fault);
             None
         };
         if file.scratch.contains_key(ours) {
@@ -219,7 +206,7 @@ impl<'a> Bound<'a> {
                 let layout = self.part(laid.unwrap_or(&none), (Matrix { k, ..matrix }, rows));
                 let layout = faults.value(&format!("[bindings] {name}"), layout)?;
                 let part = WeightPart { name: format!("{}.{name}", of.name), of: of.name, layout };
-                let called = named(&mut self.parts, part, |part| &mut part.name);
+                let called = named(&mut self.foreign.parts, part, |part| &mut part.name);
                 Some((called, Some(of)))
             }
             Elem::Kv(_) => {
@@ -227,7 +214,7 @@ impl<'a> Bound<'a> {
                     Ok(order) => order,
                     Err(why) => return add(format!("[bindings] {name}: {why}")),
                 };
-                if *self.kv_orders.entry(of.name).or_insert(order) != order {
+                if *self.foreign.kv_orders.entry(of.name).or_insert(order) != order {
                     return add(format!("[bindings] {name}: {ours} is bound in two orders"));
                 }
                 plain()
@@ -314,41 +301,33 @@ impl<'a> Bound<'a> {
     /// The plan's name of a uniform variable.
     fn uniform(
         &mut self,
-        module: &Module,
         (buffer, fields): (&Buffer, &[Field]),
         given: Option<&Content>,
         names: &Names,
         faults: &mut Faults,
     ) -> Option<String> {
-        let (file, name) = (self.file, &buffer.name);
-        let said = |what: String| file.fault_of(module, what);
+        let name = &buffer.name;
         let is_whole = matches!(fields, [field] if field.name.is_empty());
-        match given {
-            None if is_whole => {
-                faults.add(said(format!("uniform `{name}` needs a value: [uniforms] {name} = …")));
-            }
-            None => {
-                faults.add(said(format!("uniform `{name}` needs a section [uniforms.{name}]")));
-            }
+        faults.add(match given {
+            None if is_whole => format!("uniform `{name}` needs a value: [uniforms] {name} = …"),
+            None => format!("uniform `{name}` needs a section [uniforms.{name}]"),
             Some(Content::Whole(_)) if !is_whole => {
                 let known: Vec<_> = fields.iter().take(8).map(|f| f.name.as_str()).collect();
-                faults.add(said(format!(
-                    "uniform `{name}` has fields: [uniforms.{name}] gives them ({})",
-                    known.join(", ")
-                )));
+                let known = known.join(", ");
+                format!("uniform `{name}` has fields: [uniforms.{name}] gives them ({known})")
             }
             Some(Content::Fields(_)) if is_whole => {
-                faults.add(said(format!("uniform `{name}` is no struct: [uniforms] {name} = …")));
+                format!("uniform `{name}` is no struct: [uniforms] {name} = …")
             }
             Some(given) => {
-                let bytes = pack((buffer, fields), given, names, faults, &said);
-                let free = match file.kernel.binding(name) {
+                let bytes = pack((buffer, fields), given, names, faults);
+                let free = match self.file.kernel.binding(name) {
                     None => name.clone(),
                     Some(_) => format!("uniform.{name}"),
                 };
-                return Some(named(&mut self.uniforms, (free, bytes), |(name, _)| name));
+                return Some(named(&mut self.foreign.uniforms, (free, bytes), |(name, _)| name));
             }
-        }
+        });
         None
     }
 }
@@ -361,34 +340,29 @@ impl UserKernel {
     }
 }
 
-/// Content of a uniform buffer; `said` adds the file's name to a fault.
+/// Content of a uniform buffer.
 fn pack(
     (buffer, fields): (&Buffer, &[Field]),
     given: &Content,
     names: &Names,
     faults: &mut Faults,
-    said: &dyn Fn(String) -> String,
 ) -> Vec<u8> {
     let name = &buffer.name;
-    let of_field = |field: &Field| -> Option<&Numbers> {
-        match given {
-            Content::Whole(numbers) => Some(numbers),
-            Content::Fields(given) => given.get(&field.name),
-        }
-    };
     if let Content::Fields(given) = given {
         let known = |name: &String| fields.iter().any(|field| field.name == *name);
         for field in given.keys().filter(|name| !known(name)) {
-            faults.add(said(format!("uniform `{name}` has no field `{field}`")));
+            faults.add(format!("uniform `{name}` has no field `{field}`"));
         }
     }
     let mut bytes = vec![0; buffer.least_bytes.next_multiple_of(16) as usize];
     for field in fields {
-        let what = said(match field.name.as_str() {
-            "" => format!("uniform `{name}`"),
-            field => format!("uniform field `{field}`"),
-        });
-        let Some(numbers) = of_field(field).map(Numbers::list) else {
+        let (what, numbers) = match given {
+            Content::Whole(numbers) => (format!("uniform `{name}`"), Some(numbers)),
+            Content::Fields(given) => {
+                (format!("uniform field `{}`", field.name), given.get(&field.name))
+            }
+        };
+        let Some(numbers) = numbers.map(Numbers::list) else {
             if !is_padding(&field.name) {
                 faults.add(format!("{what} has no value"));
             }

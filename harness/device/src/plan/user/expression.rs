@@ -10,18 +10,17 @@ use lathe_kernels::Constants;
 pub(super) struct Names(BTreeMap<String, Name>);
 
 #[derive(Clone, Copy, Debug)]
-enum Name {
-    /// A name listed in errors.
-    Listed(f64),
-    Unlisted(f64),
-    /// A name without a value; the reason follows its name in an error.
-    Withheld(&'static str),
+struct Name {
+    /// The value, or the reason why there is none, which follows the name in an error.
+    value: Result<f64, &'static str>,
+    /// True if errors list it.
+    is_listed: bool,
 }
 
 impl Names {
     /// Adds a name that errors list. It shadows an earlier one.
     pub(super) fn add(&mut self, name: &str, value: f64) {
-        self.0.insert(name.to_owned(), Name::Listed(value));
+        self.0.insert(name.to_owned(), Name { value: Ok(value), is_listed: true });
     }
 
     /// These names and the overrides' values.
@@ -33,24 +32,21 @@ impl Names {
 
     /// Adds a name without a value, and the reason.
     pub(super) fn withhold(&mut self, name: &str, why: &'static str) {
-        self.0.insert(name.to_owned(), Name::Withheld(why));
+        self.0.insert(name.to_owned(), Name { value: Err(why), is_listed: true });
     }
 
     /// Adds a name that errors do not list, unless there is one.
     pub(super) fn add_quietly(&mut self, name: &str, value: f64) {
-        self.0.entry(name.to_owned()).or_insert(Name::Unlisted(value));
+        self.0.entry(name.to_owned()).or_insert(Name { value: Ok(value), is_listed: false });
     }
 
     fn value(&self, name: &str) -> Result<f64, Wrong> {
-        match self.0.get(name) {
-            Some(Name::Listed(value) | Name::Unlisted(value)) => Ok(*value),
-            Some(Name::Withheld(why)) => Wrong::text(format!("`{name}` {why}")),
-            None => {
-                let listed = self.0.iter().filter(|(_, n)| !matches!(n, Name::Unlisted(_)));
-                let known: Vec<_> = listed.map(|(name, _)| name.as_str()).collect();
-                Wrong::text(format!("no `{name}`; there are {}", known.join(", ")))
-            }
-        }
+        let Some(known) = self.0.get(name) else {
+            let listed = self.0.iter().filter(|(_, name)| name.is_listed);
+            let known: Vec<_> = listed.map(|(name, _)| name.as_str()).collect();
+            return Wrong::text(format!("no `{name}`; there are {}", known.join(", ")));
+        };
+        known.value.or_else(|why| Wrong::text(format!("`{name}` {why}")))
     }
 }
 

@@ -7,27 +7,45 @@ use serde::Deserialize;
 
 /// A whole mapping.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Mapping {
     /// The WGSL file, for a mapping that is itself named; by default the one of the same name.
     pub(super) file: Option<PathBuf>,
     pub(super) packing: Option<String>,
     pub(super) tolerance: Option<ToleranceMapping>,
-    #[serde(default)]
-    pub(super) takes: BTreeMap<String, Taken>,
-    #[serde(default)]
+    /// Values that parameters may have; under `when`, conditions.
+    pub(super) takes: BTreeMap<String, Numbers>,
     pub(super) stage: Vec<StageMapping>,
+    /// Bytes of scratch memory, by its name.
+    pub(super) scratch: BTreeMap<String, Number>,
+    /// Meanings of the variables of every stage.
+    #[serde(flatten)]
+    pub(super) sections: Sections,
+}
+
+/// One dispatch.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StageMapping {
+    /// WGSL file, if not the mapping's.
+    pub(super) file: Option<PathBuf>,
+    pub(super) entry: String,
+    /// Workgroups in one to three dimensions.
+    pub(super) workgroups: Numbers,
+    /// Differences from the mapping's sections, for this stage alone.
+    #[serde(flatten)]
+    pub(super) sections: Sections,
+}
+
+/// Meanings of the variables of a text.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Sections {
     /// Bindings that storage variables hold.
-    #[serde(default)]
     pub(super) bindings: BTreeMap<String, BoundTo>,
     /// Content of uniform variables.
-    #[serde(default)]
     pub(super) uniforms: BTreeMap<String, Content>,
-    #[serde(default)]
     pub(super) overrides: BTreeMap<String, Number>,
-    /// Bytes of scratch memory, by its name.
-    #[serde(default)]
-    pub(super) scratch: BTreeMap<String, Number>,
 }
 
 /// Target of a storage variable.
@@ -104,6 +122,16 @@ impl Numbers {
             Numbers::List(list) => list,
         }
     }
+
+    /// Each as a text: for [takes], where a value may be a name such as `f16`.
+    pub(super) fn texts(&self) -> Vec<String> {
+        let text = |number: &Number| match number {
+            Number::Truth(holds) => holds.to_string(),
+            Number::Literal(number) => number.to_string(),
+            Number::Expression(text) => text.clone(),
+        };
+        self.list().iter().map(text).collect()
+    }
 }
 
 /// Tolerance of the file's distance from the reference.
@@ -112,34 +140,15 @@ impl Numbers {
 pub(super) enum ToleranceMapping {
     /// The tolerance of a built-in variant.
     Variant(String),
-    /// Bounds of its own.
+    /// Bounds of its own; the operation's where one is left out.
     Own(OwnTolerance),
 }
 
-/// Bounds of a file; the operation's where one is left out.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OwnTolerance {
     pub(super) nmse: Option<f64>,
     pub(super) k: Option<f64>,
-}
-
-/// One dispatch.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct StageMapping {
-    /// WGSL file, if not the mapping's.
-    pub(super) file: Option<PathBuf>,
-    pub(super) entry: String,
-    /// Workgroups in one to three dimensions.
-    pub(super) workgroups: Numbers,
-    // Differences from the sections of these names, for this stage alone.
-    #[serde(default)]
-    pub(super) bindings: BTreeMap<String, BoundTo>,
-    #[serde(default)]
-    pub(super) uniforms: BTreeMap<String, Content>,
-    #[serde(default)]
-    pub(super) overrides: BTreeMap<String, Number>,
 }
 
 /// A number, true or false as 1 or 0, or an expression. A value of a parameter may be another text.
@@ -149,28 +158,4 @@ pub(super) enum Number {
     Truth(bool),
     Literal(f64),
     Expression(String),
-}
-
-/// Values that a parameter may have; for `when`, conditions.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a value, `multiple of N`, or a list of values")]
-pub(super) enum Taken {
-    One(Number),
-    List(Vec<Number>),
-}
-
-impl Taken {
-    /// One value or several, each as a text.
-    pub(super) fn texts(&self) -> Vec<String> {
-        let list = match self {
-            Taken::One(value) => std::slice::from_ref(value),
-            Taken::List(list) => list,
-        };
-        let text = |number: &Number| match number {
-            Number::Truth(holds) => holds.to_string(),
-            Number::Literal(number) => number.to_string(),
-            Number::Expression(text) => text.clone(),
-        };
-        list.iter().map(text).collect()
-    }
 }

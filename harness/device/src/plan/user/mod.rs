@@ -41,14 +41,14 @@ use bind::Bound;
 use expression::{Names, Wrong, evaluate};
 use lathe_kernels::reflect::Default;
 use lathe_kernels::{
-    Capabilities, Constants, Kernel, KernelVariant, ParamKind, Problem, ReflectError, Reflection,
-    Shape, State,
+    Capabilities, Constants, Kernel, KernelVariant, ParamKind, ReflectError, Reflection, Shape,
+    State,
 };
 use lathe_record::files;
-use mapping::{BoundTo, Content, Mapping, Number, Numbers, ToleranceMapping};
+use mapping::{Mapping, Number, Numbers, Sections, ToleranceMapping};
 use takes::Takes;
 
-use crate::plan::{Foreign, Plan, PlanError, PlannedStage, StageCode, Tolerated, fits_grid};
+use crate::plan::{Code, Plan, PlanError, Tolerated, fits_grid};
 
 pub use bind::is_padding;
 
@@ -61,8 +61,6 @@ pub(super) struct UserKernel {
     variant: &'static KernelVariant,
     /// The WGSL, then the files that stages name.
     modules: Vec<Module>,
-    /// Sections of the mapping for the whole file.
-    all: Sections,
     stages: Vec<Stage>,
     /// Bytes of scratch memory, by its name.
     scratch: BTreeMap<String, Number>,
@@ -86,17 +84,8 @@ const OF_STEPS: &str = "changes from step to step, and a recorded step is the sa
 #[derive(Debug)]
 struct Module {
     path: PathBuf,
-    /// The text with its imports.
-    text: Arc<str>,
-    reflection: Arc<Reflection>,
-}
-
-/// Meanings of the variables of a text.
-#[derive(Clone, Debug, Default)]
-struct Sections {
-    bindings: BTreeMap<String, BoundTo>,
-    uniforms: BTreeMap<String, Content>,
-    overrides: BTreeMap<String, Number>,
+    /// The text with its imports, without numbers.
+    code: Code,
 }
 
 /// A dispatch.
@@ -109,40 +98,36 @@ struct Stage {
     workgroups: Option<Numbers>,
     /// Sections of the whole file, overridden by the stage's own.
     sections: Sections,
-    /// True if it runs the mapping's own file with the mapping's own sections.
-    is_plain: bool,
-}
-
-/// A stage at one shape.
-struct Staged<'a> {
-    stage: &'a Stage,
-    constants: Constants,
-    groups: [usize; 3],
-    bindings: BTreeMap<String, String>,
 }
 
 fn refused(path: &Path, reason: impl std::fmt::Display) -> PlanError {
     ReflectError::User { path: path.display().to_string(), reason: reason.to_string() }.into()
 }
 
-/// Faults of a file, to be reported all at once; true marks those of the current shape alone.
+/// Faults of a file, to be reported all at once.
 #[derive(Clone, Debug, Default)]
-struct Faults(Vec<(bool, String)>);
+struct Faults {
+    /// Each with true if it is one of the current shape alone.
+    all: Vec<(bool, String)>,
+    /// Beginning of faults to come: the file they are in, where there are several.
+    within: String,
+}
 
 impl Faults {
     /// Adds a fault at every shape.
-    fn add(&mut self, fault: String) {
-        self.push((false, fault));
+    fn add(&mut self, fault: impl AsRef<str>) {
+        self.push(false, fault.as_ref());
     }
 
     /// Adds a fault at this shape.
-    fn add_here(&mut self, fault: String) {
-        self.push((true, fault));
+    fn add_here(&mut self, fault: impl AsRef<str>) {
+        self.push(true, fault.as_ref());
     }
 
-    fn push(&mut self, fault: (bool, String)) {
-        if !self.0.contains(&fault) {
-            self.0.push(fault);
+    fn push(&mut self, is_here: bool, fault: &str) {
+        let fault = (is_here, format!("{}{fault}", self.within));
+        if !self.all.contains(&fault) {
+            self.all.push(fault);
         }
     }
 
@@ -159,8 +144,8 @@ impl Faults {
     /// Fails with all faults, if there are any; those of the shape alone are left out where there
     /// are others.
     fn end(&self, path: &Path) -> Result<(), PlanError> {
-        let is_here = self.0.iter().all(|(is_here, _)| *is_here);
-        let faults = self.0.iter().filter(|(here, _)| *here == is_here);
+        let is_here = self.all.iter().all(|(is_here, _)| *is_here);
+        let faults = self.all.iter().filter(|(here, _)| *here == is_here);
         let why = match faults.map(|(_, fault)| fault.as_str()).collect::<Vec<_>>().as_slice() {
             [] => return Ok(()),
             [one] => (*one).to_owned(),
@@ -242,12 +227,12 @@ fn value_of(number: &Number, names: &Names) -> Result<f64, Wrong> {
 impl Module {
     fn read(path: PathBuf) -> Result<Self, PlanError> {
         let (text, reflection) = reflected(&path)?;
-        Ok(Self { path, text: text.into(), reflection: Arc::new(reflection) })
+        Ok(Self { path, code: Code::new(text, Arc::new(reflection)) })
     }
 
     /// Its entry points in a few words.
     fn entries(&self) -> String {
-        let entries = self.reflection.entries.iter();
+        let entries = self.code.reflection.entries.iter();
         let names: Vec<_> = entries.map(|e| format!("`{}`", e.name)).collect();
         if names.is_empty() { "none".into() } else { names.join(", ") }
     }
@@ -255,21 +240,18 @@ impl Module {
 
 impl Sections {
     /// These sections, overridden by others.
-    fn and(&self, over: &Self) -> Self {
+    fn and(&self, over: Self) -> Self {
         let mut all = self.clone();
-        all.bindings.extend(over.bindings.clone());
-        all.uniforms.extend(over.uniforms.clone());
-        all.overrides.extend(over.overrides.clone());
+        all.bindings.extend(over.bindings);
+        all.uniforms.extend(over.uniforms);
+        all.overrides.extend(over.overrides);
         all
     }
 
-    fn is_empty(&self) -> bool {
-        self.bindings.is_empty() && self.uniforms.is_empty() && self.overrides.is_empty()
-    }
-
     /// Reports names that none of these texts has.
-    fn check(&self, modules: &[&Module], prefix: &str, faults: &mut Faults) {
-        let any = |has: &dyn Fn(&Reflection) -> bool| modules.iter().any(|m| has(&m.reflection));
+    fn check(&self, modules: &[Module], prefix: &str, faults: &mut Faults) {
+        let any =
+            |has: &dyn Fn(&Reflection) -> bool| modules.iter().any(|m| has(&m.code.reflection));
         for name in self.overrides.keys().filter(|name| !any(&|r| r.has_override(name))) {
             faults.add(format!("{prefix}has no override `{name}`"));
         }
@@ -310,139 +292,74 @@ impl UserKernel {
                  file stands"
             ));
         }
-        let Mapping { stage: stages, bindings, uniforms, overrides, scratch, .. } = mapping;
+        let all = mapping.sections;
+        let modules = vec![Module::read(main)?];
+        let (path, scratch, stages) = (path.to_owned(), mapping.scratch, Vec::new());
         let mut file = Self {
-            path: path.to_owned(),
+            path,
             kernel,
             variant,
-            modules: vec![Module::read(main)?],
-            all: Sections { bindings, uniforms, overrides },
-            stages: Vec::new(),
+            modules,
+            stages,
             scratch,
             tight,
             takes,
             tolerated,
             faults,
         };
-        let is_mapped = !stages.is_empty();
-        for stage in stages {
-            file.add_stage(stage)?;
+        if mapping.stage.is_empty() {
+            file.take_place(&all);
         }
-        let modules: Vec<_> = file.modules.iter().collect();
-        file.all.check(&modules, "", &mut file.faults);
-        if !is_mapped {
-            file.take_place();
+        for stage in mapping.stage {
+            file.add_stage(stage, &all)?;
         }
+        all.check(&file.modules, "", &mut file.faults);
         Ok(file)
     }
 
     /// Adds a stage of the mapping, with its file.
-    fn add_stage(&mut self, stage: mapping::StageMapping) -> Result<(), PlanError> {
-        let mapping::StageMapping { file, entry, workgroups, bindings, uniforms, overrides } =
-            stage;
+    fn add_stage(&mut self, stage: mapping::StageMapping, all: &Sections) -> Result<(), PlanError> {
         let mut module = 0;
-        if let Some(file) = &file {
+        if let Some(file) = &stage.file {
             let path = self.path.with_file_name(file);
-            module = match self.modules.iter().position(|module| module.path == path) {
-                Some(known) => known,
-                None => {
-                    self.modules.push(Module::read(path)?);
-                    self.modules.len() - 1
-                }
-            };
+            let known = self.modules.iter().position(|module| module.path == path);
+            module = known.unwrap_or(self.modules.len());
+            if known.is_none() {
+                self.modules.push(Module::read(path)?);
+            }
         }
-        let own = Sections { bindings, uniforms, overrides };
-        let text = &self.modules[module];
-        if text.reflection.entry(&entry).is_none() {
-            let (path, known) = (text.path.display(), text.entries());
-            self.faults.add(format!("{path}: no entry point `{entry}`; there are {known}"));
+        let (text, faults) = (&self.modules[module], &mut self.faults);
+        let (path, own, entry) = (text.path.display(), stage.sections, stage.entry);
+        if text.code.reflection.entry(&entry).is_none() {
+            let known = text.entries();
+            faults.add(format!("{path}: no entry point `{entry}`; there are {known}"));
             return Ok(());
         }
-        let count = workgroups.list().len();
+        let count = stage.workgroups.list().len();
         if !(1..=3).contains(&count) {
-            self.faults.add(format!("[[stage]] {entry}: {count} workgroups, not one to three"));
+            faults.add(format!("[[stage]] {entry}: {count} workgroups, not one to three"));
         }
-        let prefix = format!("{}: [[stage]] {entry}: ", text.path.display());
-        own.check(&[text], &prefix, &mut self.faults);
-        self.stages.push(Stage {
-            entry,
-            module,
-            workgroups: Some(workgroups),
-            is_plain: file.is_none() && own.is_empty(),
-            sections: self.all.and(&own),
-        });
+        let prefix = format!("{path}: [[stage]] {entry}: ");
+        own.check(std::slice::from_ref(text), &prefix, faults);
+        let workgroups = Some(stage.workgroups);
+        self.stages.push(Stage { entry, module, workgroups, sections: all.and(own) });
         Ok(())
     }
 
     /// Adopts the stages of the variant.
-    fn take_place(&mut self) {
+    fn take_place(&mut self, all: &Sections) {
         let main = &self.modules[0];
-        for stage in self.variant.stages {
-            if main.reflection.entry(stage.entry).is_none() {
-                let (entry, own) = (stage.entry, main.entries());
+        for entry in self.variant.stages.iter().map(|stage| stage.entry) {
+            if main.code.reflection.entry(entry).is_none() {
+                let own = main.entries();
                 self.faults.add(format!(
                     "has no entry point `{entry}`; it has {own}: map yours in a [[stage]]"
                 ));
                 continue;
             }
-            self.stages.push(Stage {
-                entry: stage.entry.to_owned(),
-                module: 0,
-                workgroups: None,
-                sections: self.all.clone(),
-                is_plain: true,
-            });
+            let (entry, sections) = (entry.to_owned(), all.clone());
+            self.stages.push(Stage { entry, module: 0, workgroups: None, sections });
         }
-    }
-
-    /// Returns true if its mapping restricts the shapes.
-    pub(super) fn is_choosy(&self) -> bool {
-        !self.takes.is_empty()
-    }
-
-    /// See [`Subject::fitted`](crate::plan::Subject::fitted).
-    pub(super) fn fitted(&self, mut problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
-        self.takes.fit(&mut problem, pick);
-        problem
-    }
-
-    /// See [`Subject::within`](crate::plan::Subject::within).
-    pub(super) fn within(
-        &self,
-        problem: Problem,
-        caps: &Capabilities,
-        pick: &mut dyn FnMut(u32) -> u32,
-    ) -> Option<Problem> {
-        let problem = self.fitted(problem, pick);
-        let takes = |problem: &Problem| {
-            let names = self.names(&problem.shape, Some(problem.state), caps);
-            let refusal = self.takes.refuses(&problem.shape, &names);
-            // What is wrong with a condition is said when it is planned.
-            refusal.map_or(true, |refusal| refusal.is_none())
-        };
-        if takes(&problem) {
-            return Some(problem);
-        }
-        self.kernel.state.iter().find_map(|word| {
-            let value = problem.get(word)? as u64;
-            let with = |value: u64| {
-                let mut problem = problem.clone();
-                problem.set(word, value as f64);
-                problem
-            };
-            // The largest power of two below it that is taken, and from there the last before it
-            // that is.
-            let halves = std::iter::successors(Some(value / 2), |v| Some(v / 2));
-            let mut low = halves.take_while(|v| *v > 0).find(|v| takes(&with(*v)))?;
-            let (first, mut beyond) = (low, value);
-            while low + 1 < beyond {
-                let middle = low.midpoint(beyond);
-                if takes(&with(middle)) { low = middle } else { beyond = middle }
-            }
-            let drawn = first + u64::from(pick((low - first + 1) as u32));
-            let wanted = if pick(2) == 0 { low } else { drawn };
-            [wanted, low].map(with).into_iter().find(takes)
-        })
     }
 
     /// Names for expressions: parameters and the state that the kernel reads; not listed in errors
@@ -492,7 +409,7 @@ impl UserKernel {
         state: Option<State>,
         caps: &Capabilities,
     ) -> Result<Plan, PlanError> {
-        let (main, variant) = (&self.modules[0], self.variant);
+        let variant = self.variant;
         let parameters = self.names(shape, state, caps);
         if let Some(reason) =
             self.takes.refuses(shape, &parameters).map_err(|why| refused(&self.path, why))?
@@ -504,142 +421,86 @@ impl UserKernel {
             return Err(PlanError::Unavailable(reason));
         }
         let mut faults = self.faults.clone();
-        // Overrides get these by their names.
-        let given = shape.iter().chain(variant.constants(shape, caps));
-        let given: BTreeMap<String, f64> = given.map(|(n, v)| (n.to_owned(), v)).collect();
-        let constants = self.constants(main, &self.all, &given, &parameters, &mut faults)?;
-        if is_in_place {
-            self.counts_on(shape, caps, &constants)?;
-        }
-        let mut bound = Bound::new(self, shape, variant, &parameters, &mut faults);
+        let mut bound = Bound::new(self, shape, &parameters, &mut faults);
         let mut staged = Vec::new();
         for stage in &self.stages {
-            let (module, sections) = (&self.modules[stage.module], &stage.sections);
-            let constants = self.constants(module, sections, &given, &parameters, &mut faults)?;
+            let module = &self.modules[stage.module];
+            if self.modules.len() > 1 {
+                faults.within = format!("{}: ", module.path.display());
+            }
+            let constants = self.constants(stage, shape, caps, &parameters, &mut faults)?;
             let names = parameters.with(&constants);
-            let groups = self.groups(stage, shape, &constants, &names, &mut faults);
             let bindings = bound.bind(stage, &names, &mut faults);
-            staged.push(Staged { stage, constants, groups, bindings });
+            faults.within.clear();
+            let groups = match &stage.workgroups {
+                Some(numbers) => groups(&stage.entry, numbers, &names, &mut faults),
+                None => {
+                    self.counts_on(shape, caps, &constants)?;
+                    let own = variant.stages.iter().find(|own| own.entry == stage.entry);
+                    [own.map_or(1, |own| (own.grid)(shape, &constants)), 1, 1]
+                }
+            };
+            staged.push((groups, Arc::new(Code { constants, bindings, ..module.code.clone() })));
         }
-        bound.check(&staged, &mut faults);
+        bound.check(staged.iter().map(|(_, code)| &**code), &mut faults);
         faults.end(&self.path)?;
-        if let Some((name, bytes)) =
-            bound.scratch.iter().find(|(_, bytes)| *bytes > caps.binding_bytes)
-        {
+        let Some((_, code)) = staged.first() else { return Err(refused(&self.path, "no stages")) };
+        let too_large = |(_, bytes): &&(String, u64)| *bytes > caps.binding_bytes;
+        if let Some((name, bytes)) = bound.foreign.scratch.iter().find(too_large) {
             let most = caps.binding_bytes;
             return Err(PlanError::Unavailable(format!(
                 "{name} needs {bytes} bytes, the largest binding is {most}"
             )));
         }
-        let plain = staged.iter().filter(|staged| staged.stage.is_plain);
-        let foreign = Foreign {
-            bindings: plain.flat_map(|staged| staged.bindings.clone()).collect(),
-            uniforms: bound.uniforms,
-            scratch: bound.scratch,
-            parts: bound.parts,
-            kv_orders: bound.kv_orders,
-            tolerated: self.tolerated,
-        };
         let mut plan = Plan {
             kernel: self.kernel,
             variant: self.path.display().to_string(),
             built_in: false,
-            text: main.text.to_string().into(),
-            reflection: Arc::clone(&main.reflection),
-            constants,
+            code: Arc::clone(code),
             stages: Vec::new(),
             packing: bound.packing,
             declared: variant,
             is_tuned: false,
-            foreign: Some(Arc::new(foreign)),
+            foreign: bound.foreign,
         };
-        for Staged { stage, constants, groups, bindings } in staged {
-            if groups[0] == 0 {
-                continue;
-            }
-            let module = &self.modules[stage.module];
-            let (text, reflection) = (Arc::clone(&module.text), Arc::clone(&module.reflection));
-            let own = StageCode { text, reflection, constants, bindings };
-            let code = (!stage.is_plain).then(|| Arc::new(own));
-            let stage = PlannedStage { entry: stage.entry.clone(), groups: [0; 3], code };
-            // Array lengths and the like, which follow from constants.
-            plan.check_stage(&stage, caps).map_err(|e| match e {
-                PlanError::Reflect(ReflectError::Constants(why)) => refused(&module.path, why),
+        for (stage, (groups, code)) in self.stages.iter().zip(&staged) {
+            // Array lengths and the like follow from constants.
+            plan.dispatch(&stage.entry, code, *groups, caps).map_err(|e| match e {
+                PlanError::Reflect(ReflectError::Constants(why)) => {
+                    refused(&self.modules[stage.module].path, why)
+                }
                 other => other,
             })?;
-            let limit = caps.grid_dimension as usize;
-            let groups = match groups {
-                [x, 1, 1] => plan.fold(&stage, x, caps)?,
-                [x, y, z] if x.max(y).max(z) <= limit => [x as u32, y as u32, z as u32],
-                _ => {
-                    let reason = "needs more workgroups than a grid holds";
-                    return Err(PlanError::Unavailable(reason.into()));
-                }
-            };
-            plan.stages.push(PlannedStage { groups, ..stage });
         }
         Ok(plan)
     }
 
-    /// A fault of a file, with the file's name if there are several.
-    fn fault_of(&self, module: &Module, fault: String) -> String {
-        match self.modules.len() {
-            1 => fault,
-            _ => format!("{}: {fault}", module.path.display()),
-        }
-    }
-
-    /// Values of a file's overrides: those given, overridden by those of sections.
+    /// Values of a stage's overrides: parameters and constants of the variant by their names,
+    /// overridden by its sections.
     fn constants(
-        &self,
-        module: &Module,
-        sections: &Sections,
-        given: &BTreeMap<String, f64>,
-        names: &Names,
-        faults: &mut Faults,
-    ) -> Result<Constants, PlanError> {
-        let (mut given, reflection) = (given.clone(), &module.reflection);
-        for (name, number) in &sections.overrides {
-            if reflection.has_override(name) {
-                let what = self.fault_of(module, format!("override {name}"));
-                let value = faults.value(&what, value_of(number, names));
-                given.insert(name.clone(), value.unwrap_or(1.0));
-            }
-        }
-        for (name, default) in &reflection.overrides {
-            if *default == Default::Required && !given.contains_key(name) {
-                let fault = format!("override `{name}` has no value; give it in [overrides]");
-                faults.add(self.fault_of(module, fault));
-                given.insert(name.clone(), 1.0);
-            }
-        }
-        Ok(reflection.constants(given.iter().map(|(n, v)| (n.as_str(), *v)))?)
-    }
-
-    /// Workgroups of a stage.
-    fn groups(
         &self,
         stage: &Stage,
         shape: &Shape,
-        constants: &Constants,
+        caps: &Capabilities,
         names: &Names,
         faults: &mut Faults,
-    ) -> [usize; 3] {
-        let mut groups = [1; 3];
-        let Some(numbers) = &stage.workgroups else {
-            let own = self.variant.stages.iter().find(|own| own.entry == stage.entry);
-            groups[0] = own.map_or(1, |own| (own.grid)(shape, constants));
-            return groups;
-        };
-        for (slot, number) in groups.iter_mut().zip(numbers.list()) {
-            let what = format!("workgroups of {}", stage.entry);
-            let Some(count) = faults.value(&what, value_of(number, names)) else { continue };
-            match count.floor() {
-                count if (1.0..=f64::from(u32::MAX)).contains(&count) => *slot = count as usize,
-                count => faults.add_here(format!("{count} {what}")),
+    ) -> Result<Constants, PlanError> {
+        let reflection = &self.modules[stage.module].code.reflection;
+        let mut given: BTreeMap<&str, f64> = shape.iter().collect();
+        given.extend(self.variant.constants(shape, caps));
+        for (name, number) in &stage.sections.overrides {
+            if reflection.has_override(name) {
+                let value = faults.value(&format!("override {name}"), value_of(number, names));
+                given.insert(name, value.unwrap_or(1.0));
             }
         }
-        groups
+        for (name, default) in &reflection.overrides {
+            if *default == Default::Required && !given.contains_key(name.as_str()) {
+                faults.add(format!("override `{name}` has no value; give it in [overrides]"));
+                given.insert(name, 1.0);
+            }
+        }
+        Ok(reflection.constants(given)?)
     }
 
     /// Fails if the file lacks an override that the grid of a built-in variant uses, or sets it to
@@ -678,6 +539,20 @@ impl UserKernel {
     }
 }
 
+/// Workgroups that a mapping gives a stage.
+fn groups(entry: &str, numbers: &Numbers, names: &Names, faults: &mut Faults) -> [usize; 3] {
+    let mut groups = [1; 3];
+    let what = format!("workgroups of {entry}");
+    for (slot, number) in groups.iter_mut().zip(numbers.list()) {
+        let Some(count) = faults.value(&what, value_of(number, names)) else { continue };
+        match count.floor() {
+            count if (1.0..=f64::from(u32::MAX)).contains(&count) => *slot = count as usize,
+            count => faults.add_here(format!("{count} {what}")),
+        }
+    }
+    groups
+}
+
 /// A tolerance of a mapping.
 fn tolerated(
     tolerance: &ToleranceMapping,
@@ -704,10 +579,11 @@ fn tolerated(
         }
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Subject;
+    use crate::plan::{PlannedStage, Subject};
 
     /// A copy of a variant that replaces it runs the same: constants, grids, bindings and refusals.
     #[test]
@@ -734,9 +610,14 @@ mod tests {
                     let copy = file.plan_of_step(shape, &caps);
                     match (own, copy) {
                         (Ok(own), Ok(copy)) => {
-                            assert_eq!(own.constants, copy.constants, "{} {shape}", path.display());
-                            let stages = |plan: &Plan| format!("{:?}", plan.stages);
-                            assert_eq!(stages(&own), stages(&copy), "{} {shape}", path.display());
+                            assert_eq!(own.stages.len(), copy.stages.len(), "{}", path.display());
+                            for (own, copy) in own.stages.iter().zip(&copy.stages) {
+                                let parts = |stage: &PlannedStage| {
+                                    let PlannedStage { entry, groups, code } = stage.clone();
+                                    (entry, groups, code.constants.clone())
+                                };
+                                assert_eq!(parts(own), parts(copy), "{} {shape}", path.display());
+                            }
                             assert_eq!(own.packing, copy.packing, "{} {shape}", path.display());
                             compared += 1;
                         }

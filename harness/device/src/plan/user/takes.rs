@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use lathe_kernels::{Kernel, Param, ParamKind, Problem, Shape};
+use lathe_kernels::{Capabilities, Kernel, Param, ParamKind, Problem, Shape};
 
 use super::Faults;
 use super::expression::{Names, Wrong, evaluate};
-use super::mapping::Taken;
+use super::mapping::Numbers;
+use crate::plan::Subject;
 
 /// The key of conditions among those of parameters.
 const WHEN: &str = "when";
@@ -37,7 +38,7 @@ enum Allowed {
 impl Takes {
     /// Reads the section of the mapping.
     pub(super) fn read(
-        section: &BTreeMap<String, Taken>,
+        section: &BTreeMap<String, Numbers>,
         kernel: &'static Kernel,
         faults: &mut Faults,
     ) -> Self {
@@ -53,11 +54,6 @@ impl Takes {
             }
         }
         takes
-    }
-
-    /// Returns true if all shapes are supported.
-    pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_empty() && self.when.is_empty()
     }
 
     /// The reason why a shape is not supported, if it is not.
@@ -82,11 +78,23 @@ impl Takes {
         }
         Ok(None)
     }
+}
 
-    /// Moves each parameter to the nearest supported value; conditions are not checked. `pick(n)`
-    /// draws a number below `n`.
-    pub(super) fn fit(&self, problem: &mut Problem, pick: &mut dyn FnMut(u32) -> u32) {
-        for rule in &self.rules {
+impl Subject {
+    /// Returns true if a mapping restricts the shapes.
+    pub fn is_choosy(&self) -> bool {
+        self.file.as_ref().is_some_and(|f| !f.takes.rules.is_empty() || !f.takes.when.is_empty())
+    }
+
+    /// Returns true if a mapping has a tolerance.
+    pub fn has_tolerance(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.tolerated.is_some())
+    }
+
+    /// The problem with each parameter moved to a value that a mapping supports; conditions are not
+    /// checked. `pick(n)` draws a number below `n`.
+    pub fn fitted(&self, mut problem: Problem, pick: &mut dyn FnMut(u32) -> u32) -> Problem {
+        for rule in self.file.iter().flat_map(|file| &file.takes.rules) {
             let value = problem.shape.get(rule.param.name).unwrap_or_default();
             let fitting = match &rule.allowed {
                 allowed if allowed.has(value) => continue,
@@ -98,11 +106,52 @@ impl Takes {
             };
             problem.set(rule.param, fitting);
         }
+        problem
+    }
+
+    /// The nearest problem that a mapping supports. If a condition limits the state, it is the
+    /// largest one allowed, or any before it; none if a condition fails all the same. `pick(n)`
+    /// draws a number below `n`.
+    pub fn within(
+        &self,
+        problem: Problem,
+        caps: &Capabilities,
+        pick: &mut dyn FnMut(u32) -> u32,
+    ) -> Option<Problem> {
+        let Some(file) = &self.file else { return Some(problem) };
+        let problem = self.fitted(problem, pick);
+        let is_taken = |problem: &Problem| {
+            let names = file.names(&problem.shape, Some(problem.state), caps);
+            // What is wrong with a condition is said when it is planned.
+            file.takes.refuses(&problem.shape, &names).map_or(true, |refusal| refusal.is_none())
+        };
+        if is_taken(&problem) {
+            return Some(problem);
+        }
+        self.kernel.state.iter().find_map(|word| {
+            let value = problem.get(word)? as u64;
+            let with = |value: u64| {
+                let mut problem = problem.clone();
+                problem.set(word, value as f64);
+                problem
+            };
+            // The first of its halves that is taken, and from there the last one before it is not.
+            let halves = std::iter::successors(Some(value / 2), |v| Some(v / 2));
+            let mut low = halves.take_while(|v| *v > 0).find(|v| is_taken(&with(*v)))?;
+            let (first, mut beyond) = (low, value);
+            while low + 1 < beyond {
+                let middle = low.midpoint(beyond);
+                if is_taken(&with(middle)) { low = middle } else { beyond = middle }
+            }
+            let drawn = first + u64::from(pick((low - first + 1) as u32));
+            let wanted = if pick(2) == 0 { low } else { drawn };
+            [wanted, low].map(with).into_iter().find(is_taken)
+        })
     }
 }
 
 impl Rule {
-    fn read(name: &str, taken: &Taken, kernel: &'static Kernel) -> Result<Self, String> {
+    fn read(name: &str, taken: &Numbers, kernel: &'static Kernel) -> Result<Self, String> {
         let texts = taken.texts();
         if kernel.state.iter().any(|p| p.is_called(name)) {
             return Err(format!(

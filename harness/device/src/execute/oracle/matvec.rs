@@ -1,0 +1,282 @@
+//! Products of matrices and vectors, alone and fused with norms and activations.
+
+use lathe_kernels::fused_ffn::FusedFfn;
+use lathe_kernels::gemv::Gemv;
+use lathe_kernels::gemv_q::GemvQ;
+use lathe_kernels::matmul::Matmul;
+use lathe_kernels::matmul_rmsnorm_fused::MatmulRmsnormFused;
+use lathe_kernels::norm_gemv::NormGemv;
+use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
+use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
+use lathe_kernels::{Activation, Beta, Norm, NormOffset, Order};
+use lathe_reference::fused_ffn::fused_ffn;
+use lathe_reference::matmul::matmul_column;
+use lathe_reference::matmul_rmsnorm_fused::matmul_rmsnorm_fused;
+use lathe_reference::residual_norm_ffn::residual_norm_ffn;
+use lathe_reference::residual_norm_gemv::residual_norm_gemv;
+use lathe_reference::rms_norm::rms_norm;
+use lathe_reference::{self as reference, Expected, quant};
+use rayon::prelude::*;
+
+use super::{Inputs, Oracle, Outcomes};
+use crate::plan::weights::{WeightRows, oracle_format};
+
+/// The reference's GEMV.
+pub(super) fn gemv(rows: &WeightRows, x: &[f32]) -> Expected {
+    over_rows(rows, |format, bytes, v, m| {
+        reference::gemv::gemv_rows(format, bytes, rows.k, x, v, m);
+    })
+}
+
+/// Values and magnitudes of all rows, computed by `product` for blocks of rows spread over threads.
+pub(super) fn over_rows(
+    rows: &WeightRows,
+    product: impl Fn(quant::Format, &[u8], &mut [f64], &mut [f64]) + Sync,
+) -> Expected {
+    const ROWS_A_TASK: usize = 64;
+    let format = oracle_format(rows.format);
+    let count = rows.rows();
+    let (mut value, mut magnitude) = (vec![0.0; count], vec![0.0; count]);
+    let (mut values, mut magnitudes) = (&mut value[..], &mut magnitude[..]);
+    for part in &rows.parts {
+        let n = rows.rows_of(part);
+        let (v, m);
+        (v, values) = values.split_at_mut(n);
+        (m, magnitudes) = magnitudes.split_at_mut(n);
+        v.par_chunks_mut(ROWS_A_TASK)
+            .zip(m.par_chunks_mut(ROWS_A_TASK))
+            .zip(part.get().par_chunks((ROWS_A_TASK * rows.row_bytes()).max(1)))
+            .for_each(|((v, m), bytes)| product(format, bytes, v, m));
+    }
+    Expected::new(value, magnitude)
+}
+
+/// `new` from element `first` on, between the old values around it.
+pub(super) fn placed(old: &[f32], first: usize, new: Expected) -> Expected {
+    let end = first + new.value.len();
+    Expected::join([Expected::exact(&old[..first]), new, Expected::exact(&old[end..])])
+}
+
+/// A product plus `beta` times the old elements of `y` from `first` on.
+pub(super) fn onto(y: &[f32], first: usize, beta: Beta, mut product: Expected) -> Expected {
+    if beta == Beta::Zero {
+        return product;
+    }
+    let sums = product.value.iter_mut().zip(&mut product.magnitude);
+    for ((value, magnitude), before) in sums.zip(&y[first..]) {
+        *value += f64::from(*before);
+        *magnitude += f64::from(before.abs());
+    }
+    product
+}
+
+pub(super) fn activation(of: Activation) -> reference::glu::Activation {
+    match of {
+        Activation::Silu => reference::glu::Activation::Silu,
+        Activation::GeluTanh => reference::glu::Activation::GeluTanh,
+    }
+}
+
+impl Oracle for Gemv {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let (weights, first) = (inputs.weights("weights"), self.y_offset);
+        let ys = inputs.f32s("y").chunks(first + self.rows + self.y_after);
+        let vectors = inputs.f32s("x").chunks(self.k).zip(ys).take(self.n_vectors);
+        let product = |(x, y)| placed(y, first, onto(y, first, self.beta, gemv(weights, x)));
+        inputs.real("y", Expected::join(vectors.map(product)))
+    }
+}
+
+impl Oracle for GemvQ {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let (rows, first) = (self.rows, self.y_offset);
+        let weights = inputs.weights("weights");
+        let y = inputs.f32s("y");
+        // The one vector may end before y does: other matrices fill the rest.
+        let stride = if self.n_vectors == 1 { y.len() } else { first + rows + self.y_after };
+        let vectors = inputs.f32s("x").chunks(self.k).zip(y.chunks(stride));
+        let products = vectors.map(|(x, y)| {
+            let product = match weights.order {
+                Order::RowWise => gemv(weights, x),
+                Order::Flat | Order::ColumnWise => reordered(weights, rows, x),
+            };
+            placed(y, first, onto(y, first, self.beta, product))
+        });
+        inputs.real("y", Expected::join(products))
+    }
+}
+
+/// The product of a matrix whose rows are not runs of whole blocks: a tile of rows at a time is
+/// decoded and multiplied as f32. The magnitude uses each block's largest weight: a weight is a sum
+/// of terms that large, even where the row itself holds only small ones.
+fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
+    let (format, k) = (oracle_format(weights.format), x.len());
+    // As many rows as a block has values, so that a column's block is decoded once.
+    let tile = format.block_len();
+    let block = format.block_bytes();
+    let bytes = weights.joined();
+    let (mut value, mut magnitude) = (vec![0.0; rows], vec![0.0; rows]);
+    let tiles = value.par_chunks_mut(tile).zip(magnitude.par_chunks_mut(tile));
+    tiles.enumerate().for_each(|(t, (value, magnitude))| {
+        let mut decoded = vec![0.0f32; value.len() * k];
+        let mut largest = vec![0.0f32; value.len() * k];
+        if weights.order == Order::Flat {
+            // A tile begins at a multiple of block_len values and so at a block.
+            let from = t * k * block;
+            let end = (from + decoded.len().div_ceil(tile) * block).min(bytes.len());
+            format.decode(&bytes[from..end], &mut decoded);
+            for (block, largest) in decoded.chunks(tile).zip(largest.chunks_mut(tile)) {
+                largest.fill(largest_of(block));
+            }
+        } else {
+            let mut column = vec![0.0; value.len()];
+            for i in 0..k {
+                let from = i * weights.row_bytes() + t * block;
+                format.decode(&bytes[from..from + block], &mut column);
+                let most = largest_of(&column);
+                for (r, v) in column.iter().enumerate() {
+                    decoded[r * k + i] = *v;
+                    largest[r * k + i] = most;
+                }
+            }
+        }
+        let rows: Vec<u8> = decoded.iter().flat_map(|v| v.to_le_bytes()).collect();
+        reference::gemv::gemv_rows(reference::Format::F32, &rows, k, x, value, magnitude);
+        for (magnitude, largest) in magnitude.iter_mut().zip(largest.chunks(k)) {
+            let terms = largest.iter().zip(x).map(|(w, x)| f64::from(w * x).abs());
+            *magnitude = terms.sum();
+        }
+    });
+    Expected::new(value, magnitude)
+}
+
+fn largest_of(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |most, v| most.max(v.abs()))
+}
+
+impl Oracle for Matmul {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let (weights, x) = (inputs.weights("weights"), inputs.f32s("x"));
+        let columns: Vec<_> = (0..self.rows)
+            .into_par_iter()
+            .map(|r| {
+                let mut column = vec![(0.0, 0.0); self.n_tokens];
+                let format = oracle_format(weights.format);
+                matmul_column(format, weights.row(r), weights.k, x, &mut column);
+                column
+            })
+            .collect();
+        let mut expected = Expected::exact(inputs.f32s("y"));
+        let (first, stride) = (self.y_offset, self.y_offset + self.rows + self.y_after);
+        for (r, column) in columns.iter().enumerate() {
+            for (m, (value, magnitude)) in column.iter().enumerate() {
+                let at = m * stride + first + r;
+                let before = match self.beta {
+                    Beta::Zero => 0.0,
+                    Beta::One => expected.value[at],
+                };
+                expected.value[at] = before + value;
+                expected.magnitude[at] = before.abs() + magnitude;
+            }
+        }
+        inputs.real("y", expected)
+    }
+}
+
+impl Oracle for NormGemv {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let (x, weight) = (inputs.f32s("x"), inputs.f32s("norm_weight"));
+        let normed = rms_norm(x, weight, self.eps, self.weight_offset.value()).value;
+        let product = over_rows(inputs.weights("weights"), |format, rows, v, m| {
+            reference::norm_gemv::norm_rows(format, rows, &normed, v, m);
+        });
+        inputs.real("y", placed(inputs.f32s("y"), self.y_offset, product))
+    }
+}
+
+impl Oracle for FusedFfn {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let weights = inputs.weights("weights");
+        let product = match self.input_norm {
+            Norm::Rms => {
+                let (stream, weight) = (inputs.f32s("stream"), inputs.f32s("norm_weight"));
+                gemv(weights, &rms_norm(stream, weight, self.eps, 0.0).to_f32())
+            }
+            Norm::None => gemv(weights, inputs.f32s("x")),
+        };
+        inputs.real("y", fused_ffn(&product, activation(self.activation)))
+    }
+}
+
+/// The rows of `weights` times a normed stream.
+fn product(inputs: &Inputs<'_>, n: &Expected) -> Expected {
+    over_rows(inputs.weights("weights"), |format, rows, v, m| {
+        reference::residual_norm_gemv::norm_rows(format, rows, n, v, m);
+    })
+}
+
+impl Oracle for ResidualNormGemv {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let norm = |weight| inputs.norm(weight, self.eps, NormOffset::Standard);
+        let (stream, y) = residual_norm_gemv(
+            inputs.f32s("x"),
+            inputs.f32s("delta"),
+            &norm("post_weight"),
+            &norm("norm_weight"),
+            |n| product(inputs, n),
+        );
+        let y = placed(inputs.f32s("y"), self.y_offset, y);
+        inputs.reals([("next_x", stream), ("y", y)])
+    }
+}
+
+impl Oracle for ResidualNormFfn {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let norm = |weight| inputs.norm(weight, self.eps, NormOffset::Standard);
+        let (stream, y) = residual_norm_ffn(
+            inputs.f32s("x"),
+            inputs.f32s("delta"),
+            &norm("post_weight"),
+            &norm("norm_weight"),
+            activation(self.activation),
+            |n| product(inputs, n),
+        );
+        inputs.reals([("next_x", stream), ("y", y)])
+    }
+}
+
+impl Oracle for MatmulRmsnormFused {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let wanted = |asked: Norm, weight: &str| {
+            (asked == Norm::Rms).then(|| inputs.norm(weight, self.eps, self.weight_offset))
+        };
+        let (post, next) = (wanted(self.post, "post_weight"), wanted(self.next, "next_weight"));
+        let product = gemv(inputs.weights("weights"), inputs.f32s("x"));
+        let stream = inputs.f32s("stream");
+        let (stream, y) = matmul_rmsnorm_fused(stream, &product, post.as_ref(), next.as_ref());
+        // Without a next norm y stays as it is.
+        let y = y.unwrap_or_else(|| Expected::exact(inputs.f32s("y")));
+        inputs.reals([("stream", stream), ("y", y)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lathe_kernels::Format;
+
+    use super::*;
+
+    #[test]
+    fn turned_columns_are_columns_of_a_turned_vector() {
+        let (rows, k, by) = (64, 40, 7);
+        let values: Vec<f32> = (0..rows * k).map(|i| (i % 13) as f32 - 6.0).collect();
+        let weights = WeightRows::from_f32(Format::Q8_0, Order::ColumnWise, k, &values);
+        let mut x: Vec<f32> = (0..k).map(|i| (i % 5) as f32 - 2.0).collect();
+        let turned = reordered(&weights.turned(by), rows, &x);
+        x.rotate_left(by);
+        let plain = reordered(&weights, rows, &x);
+        for (turned, plain) in turned.value.iter().zip(&plain.value) {
+            assert!((turned - plain).abs() < 1e-9, "{turned} {plain}");
+        }
+    }
+}
