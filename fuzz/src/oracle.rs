@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use lathe_harness::model::gguf::{Gguf, Value, ValueType};
-use lathe_harness::model::{Config, GgmlType};
+use lathe_harness::model::{Config, GgmlType, Keys};
 
 /// Contents of a GGUF file in the oracle's own types.
 #[derive(Debug, PartialEq, Eq)]
@@ -256,24 +256,14 @@ pub fn agree(bytes: &[u8]) -> Result<bool, String> {
 /// Converts the reader's result to the oracle's types.
 pub fn plainly(gguf: &Gguf) -> Plain {
     let value = |value: &Value| match value {
-        Value::U8(v) => PlainValue::Bytes(0, v.to_le_bytes().to_vec()),
-        Value::I8(v) => PlainValue::Bytes(1, v.to_le_bytes().to_vec()),
-        Value::U16(v) => PlainValue::Bytes(2, v.to_le_bytes().to_vec()),
-        Value::I16(v) => PlainValue::Bytes(3, v.to_le_bytes().to_vec()),
-        Value::U32(v) => PlainValue::Bytes(4, v.to_le_bytes().to_vec()),
-        Value::I32(v) => PlainValue::Bytes(5, v.to_le_bytes().to_vec()),
-        Value::F32(v) => PlainValue::Bytes(6, v.to_le_bytes().to_vec()),
-        Value::Bool(v) => PlainValue::Bytes(7, vec![u8::from(*v)]),
-        Value::String(v) => PlainValue::Bytes(8, v.clone().into_bytes()),
         Value::Array(v) => PlainValue::Array {
             ty: v.ty.code(),
             len: v.len as u128,
             start: v.range.start as u128,
             end: v.range.end as u128,
         },
-        Value::U64(v) => PlainValue::Bytes(10, v.to_le_bytes().to_vec()),
-        Value::I64(v) => PlainValue::Bytes(11, v.to_le_bytes().to_vec()),
-        Value::F64(v) => PlainValue::Bytes(12, v.to_le_bytes().to_vec()),
+        Value::String(v) => PlainValue::Bytes(8, v.clone().into_bytes()),
+        other => PlainValue::Bytes(other.value_type().code(), other.encoded(&[])),
     };
     let tensor = |t: &lathe_harness::model::TensorInfo| PlainTensor {
         name: t.name.clone(),
@@ -295,13 +285,13 @@ fn walk(gguf: &Gguf, bytes: &[u8]) -> Result<(), String> {
     for (key, value) in gguf.metadata.iter() {
         if let Value::Array(array) = value {
             let len = match array.ty {
-                ValueType::String => gguf.string_array(key, bytes).map(|v| v.map(|v| v.len())),
+                ValueType::String => gguf.strings(key, bytes).map(|v| v.map(|v| v.len())),
                 ValueType::F32 | ValueType::F64 => {
-                    gguf.f32_array(key, bytes).map(|v| v.map(|v| v.len()))
+                    gguf.floats(key, bytes).map(|v| v.map(|v| v.len()))
                 }
                 // Others may fail on a value that does not fit.
                 _ => {
-                    let _ = gguf.i32_array(key, bytes);
+                    let _ = gguf.integers(key, bytes);
                     continue;
                 }
             };
@@ -309,7 +299,7 @@ fn walk(gguf: &Gguf, bytes: &[u8]) -> Result<(), String> {
                 return Err(format!("`{key}` has {} elements, its getter {len:?}", array.len));
             }
         }
-        let _ = (gguf.get_u32(key), gguf.get_f32(key), gguf.get_bool(key), gguf.get_str(key));
+        let _ = (gguf.u32(key), gguf.f64(key), gguf.bool(key), gguf.text(key));
     }
     for tensor in &gguf.tensors {
         let blocks = tensor.elements() / tensor.ty.block_len();

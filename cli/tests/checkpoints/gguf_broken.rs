@@ -28,7 +28,7 @@ fn of_index() -> Vec<Case> {
 
 fn made(steps: &str) -> Vec<u8> {
     let mut writer = GgufWriter::new();
-    writer.add_str("general.architecture", "llama");
+    writer.add("general.architecture", "llama");
     let mut patches = Vec::new();
     if steps.starts_with("patch") {
         writer.add_tensor("test.weight", GgmlType::F32, &[8, 2]);

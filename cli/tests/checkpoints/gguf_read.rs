@@ -2,6 +2,7 @@
 
 use lathe_harness::model::gguf::writer::GgufWriter;
 use lathe_harness::model::gguf::{Value, ValueType};
+use lathe_harness::model::Keys;
 use lathe_harness::model::{GgmlType, Gguf};
 
 use crate::gguf::{array, find_name};
@@ -11,22 +12,22 @@ fn everything() -> Vec<u8> {
     let mut writer = GgufWriter::new();
     writer
         .set_alignment(64)
-        .add_str("general.architecture", "llama")
+        .add("general.architecture", "llama")
         .add_raw(b"t.u8", 0, &[200])
         .add_raw(b"t.i8", 1, &[200])
         .add_raw(b"t.u16", 2, &[1, 2])
         .add_raw(b"t.i16", 3, &[0xff, 0xff])
-        .add_u32("t.u32", 7)
+        .add("t.u32", &7u32)
         .add_raw(b"t.i32", 5, &(-5i32).to_le_bytes())
-        .add_f32("t.f32", 0.5)
-        .add_bool("t.bool", true)
-        .add_str("t.string", "Grüße")
-        .add_u64("t.u64", 1 << 40)
+        .add("t.f32", &0.5f32)
+        .add("t.bool", &true)
+        .add("t.string", "Grüße")
+        .add("t.u64", &(1u64 << 40))
         .add_raw(b"t.i64", 11, &(-6i64).to_le_bytes())
         .add_raw(b"t.f64", 12, &0.25f64.to_le_bytes())
-        .add_str_array("t.strings", &["", "a", "▁b"])
-        .add_f32_array("t.floats", &[1.0, -2.0])
-        .add_i32_array("t.ints", &[3, -4])
+        .add("t.strings", &["", "a", "▁b"][..])
+        .add("t.floats", &[1.0f32, -2.0][..])
+        .add("t.ints", &[3i32, -4][..])
         .add_raw(b"t.bools", 9, &[7, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     writer.add_tensor("a.weight", GgmlType::F32, &[3, 5]);
     writer.add_tensor("b.weight", GgmlType::Q4_0, &[64, 2, 1, 1]);
@@ -50,20 +51,23 @@ fn every_value_is_read() {
     let bytes = everything();
     let gguf = Gguf::parse(&bytes).unwrap();
     assert_eq!((gguf.version, gguf.alignment), (3, 64));
-    assert_eq!(gguf.metadata.get("t.i8"), Some(&Value::I8(-56)));
-    assert_eq!(gguf.metadata.get("t.i16"), Some(&Value::I16(-1)));
-    assert_eq!(gguf.metadata.get("t.i64"), Some(&Value::I64(-6)));
-    assert_eq!(gguf.get_u32("t.u8"), Ok(Some(200)));
-    assert_eq!(gguf.get_u32("t.u16"), Ok(Some(513)));
-    assert_eq!(gguf.get_u32("nothing"), Ok(None));
-    assert_eq!(gguf.get_f32("t.f32"), Ok(Some(0.5)));
-    assert_eq!(gguf.get_f32("t.f64"), Ok(Some(0.25)));
-    assert_eq!(gguf.get_bool("t.bool"), Ok(Some(true)));
-    assert_eq!(gguf.get_str("t.string"), Ok(Some("Grüße")));
-    assert_eq!(gguf.string_array("t.strings", &bytes), Ok(Some(vec!["", "a", "▁b"])));
-    assert_eq!(gguf.f32_array("t.floats", &bytes), Ok(Some(vec![1.0, -2.0])));
-    assert_eq!(gguf.i32_array("t.ints", &bytes), Ok(Some(vec![3, -4])));
-    let bools = gguf.get_array("t.bools").unwrap().unwrap();
+    for (key, expected) in [("t.i8", -56), ("t.i16", -1), ("t.i32", -5), ("t.i64", -6)] {
+        assert_eq!(gguf.metadata.get(key).and_then(Value::as_integer), Some(expected), "{key}");
+    }
+    assert_eq!(gguf.u32("t.u8"), Ok(Some(200)));
+    assert_eq!(gguf.u32("t.u16"), Ok(Some(513)));
+    assert_eq!(gguf.u32("nothing"), Ok(None));
+    assert_eq!(gguf.f64("t.f32"), Ok(Some(0.5)));
+    assert_eq!(gguf.f64("t.f64"), Ok(Some(0.25)));
+    assert_eq!(gguf.bool("t.bool"), Ok(Some(true)));
+    assert_eq!(gguf.text("t.string"), Ok(Some("Grüße")));
+    assert_eq!(
+        gguf.strings("t.strings", &bytes),
+        Ok(Some(["", "a", "▁b"].map(str::to_owned).to_vec()))
+    );
+    assert_eq!(gguf.floats("t.floats", &bytes), Ok(Some(vec![1.0, -2.0])));
+    assert_eq!(gguf.integers("t.ints", &bytes), Ok(Some(vec![3, -4])));
+    let bools = gguf.array("t.bools").unwrap().unwrap();
     assert_eq!((bools.ty, bools.len, bools.range.len()), (ValueType::Bool, 2, 2));
     let keys: Vec<&str> = gguf.metadata.iter().map(|(key, _)| key).collect();
     assert_eq!(keys[..3], ["general.alignment", "general.architecture", "t.u8"]);
@@ -79,23 +83,31 @@ fn a_getter_of_the_wrong_type_names_key_and_offset() {
         let begins = format!("byte {at}, metadata `{key}`: ");
         assert!(says.starts_with(&begins) && says.contains(part), "{says}");
     };
-    check(gguf.get_u32("t.f32").unwrap_err(), "t.f32", "the value is f32, expected an integer");
-    check(gguf.get_u32("t.i32").unwrap_err(), "t.i32", "-5 does not fit u32");
-    check(gguf.get_u32("t.u64").unwrap_err(), "t.u64", "1099511627776 does not fit u32");
-    check(gguf.get_f32("t.u32").unwrap_err(), "t.u32", "expected a float");
-    check(gguf.get_bool("t.u8").unwrap_err(), "t.u8", "expected a bool");
-    check(gguf.get_str("t.strings").unwrap_err(), "t.strings", "the value is array of string");
-    check(gguf.string_array("t.ints", &bytes).unwrap_err(), "t.ints", "expected an array of str");
-    check(gguf.f32_array("t.ints", &bytes).unwrap_err(), "t.ints", "expected an array of floats");
-    check(gguf.i32_array("t.floats", &bytes).unwrap_err(), "t.floats", "expected an array of i32");
+    check(
+        gguf.u32("t.f32").unwrap_err(),
+        "t.f32",
+        "expected a whole number from 0 to 4294967295, found f32",
+    );
+    check(gguf.u32("t.i32").unwrap_err(), "t.i32", "4294967295, found i32 -5");
+    check(gguf.u32("t.u64").unwrap_err(), "t.u64", "found u64 1099511627776");
+    check(gguf.f64("t.u32").unwrap_err(), "t.u32", "expected a float");
+    check(gguf.bool("t.u8").unwrap_err(), "t.u8", "expected true or false, found u8 200");
+    check(
+        gguf.text("t.strings").unwrap_err(),
+        "t.strings",
+        "expected a string, found array [3 × string]",
+    );
+    check(gguf.strings("t.ints", &bytes).unwrap_err(), "t.ints", "expected an array of str");
+    check(gguf.floats("t.ints", &bytes).unwrap_err(), "t.ints", "expected an array of floats");
+    check(gguf.integers("t.floats", &bytes).unwrap_err(), "t.floats", "expected an array of i32");
     let mut large = GgufWriter::new();
     large.add_raw(b"t.large", 9, &array(ValueType::U32.code(), 1, &[0xff; 4]));
     let large = large.head();
-    let error = Gguf::parse(&large).unwrap().i32_array("t.large", &large).unwrap_err().to_string();
-    assert!(error.contains("`t.large`: the value 4294967295 does not fit"), "{error}");
+    let error = Gguf::parse(&large).unwrap().integers("t.large", &large).unwrap_err().to_string();
+    assert!(error.contains("`t.large`: expected an array of i32"), "{error}");
     // The index outlives the bytes; asked with others it fails and does not panic.
-    assert!(gguf.string_array("t.strings", &bytes[..40]).is_err());
-    assert!(gguf.f32_array("t.floats", &[]).is_err());
+    assert!(gguf.strings("t.strings", &bytes[..40]).is_err());
+    assert!(gguf.floats("t.floats", &[]).is_err());
 }
 
 #[test]

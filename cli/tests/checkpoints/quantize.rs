@@ -9,7 +9,7 @@ use lathe_harness::model::export::{ExportSpec, ExportSummary, write_gguf};
 use lathe_harness::model::quantise::decode;
 use lathe_harness::model::synth::{SynthArch, SynthSpec, write_synth};
 use lathe_harness::model::tokenizer::Tokenizer;
-use lathe_harness::model::{GgmlType, ModelError, ModelErrorKind, ModelFile};
+use lathe_harness::model::{GgmlType, Keys, ModelError, ModelErrorKind, ModelFile};
 use lathe_harness::plan::weights::WeightRows;
 use lathe_kernels::Format;
 use serde_json::{Value, json};
@@ -273,7 +273,8 @@ pub(crate) fn tokenizer_json() -> Value {
         "normalizer": {"type": "NFC"},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated", "invert": false},
-            {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+                "use_regex": false}]},
         "post_processor": null,
         "model": {"type": "BPE", "vocab": vocab, "merges": [["h", "e"], "l l", ["he", "ll"]]},
     })
@@ -320,7 +321,7 @@ fn every_end_token_goes_along() {
         export(&folder.path(), &path, &with).unwrap();
         let file = ModelFile::open(&path).unwrap();
         let id = |key: &str| {
-            file.gguf().unwrap().get_u32(&format!("tokenizer.ggml.{key}_token_id")).unwrap()
+            file.gguf().unwrap().u32(&format!("tokenizer.ggml.{key}_token_id")).unwrap()
         };
         assert_eq!((id("eos"), id("eot"), id("eom")), (Some(1), turn, end_of_message), "{ends:?}");
         let config = file.config().unwrap();

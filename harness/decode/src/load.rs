@@ -82,7 +82,7 @@ impl Weights {
             embed: source.matrix("token_embd.weight")?,
             head: (!config.tied_head).then(|| source.matrix("output.weight")).transpose()?,
             output_norm: source.vector("output_norm.weight")?,
-            rope_freqs: match (config.rope_freqs, file.computed_rope_freqs()?) {
+            rope_freqs: match (config.rope_freqs, config.computed_rope_freqs()) {
                 (false, _) => None,
                 (true, Some(computed)) => Some(computed),
                 (true, None) => Some(source.stored_vector("rope_freqs.weight")?),

@@ -15,6 +15,7 @@ use minijinja::{
 };
 
 use super::file::{self, ModelError, ModelFile};
+use super::keys::Keys;
 use super::tokenizer::Tokenizer;
 
 /// Longest template, in bytes; public ones have up to 20,000.
@@ -109,8 +110,7 @@ impl ChatTemplate {
             let folder = file.tokenizer_json().and_then(Path::parent);
             return folder.map_or(Ok(None), Self::from_folder);
         };
-        let source =
-            index.get_str("tokenizer.chat_template").map_err(ModelError::at(&file.path))?;
+        let source = index.text("tokenizer.chat_template").map_err(ModelError::at(&file.path))?;
         let Some(source) = source else { return Ok(None) };
         let tokens = Self::gguf_tokens(file, tokenizer)?;
         Self::new(source.to_owned(), tokens).map(Some).map_err(ModelError::at(&file.path))
@@ -130,7 +130,7 @@ impl ChatTemplate {
         for (name, key) in [("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")]
         {
             let key = format!("tokenizer.ggml.{key}_token_id");
-            let id = index.get_u32(&key).map_err(ModelError::at(&file.path))?;
+            let id = index.u32(&key).map_err(ModelError::at(&file.path))?;
             let piece = id.and_then(|id| tokenizer.piece(id));
             tokens.extend(piece.map(|piece| (format!("{name}_token"), piece)));
         }

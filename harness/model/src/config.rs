@@ -16,12 +16,14 @@ use lathe_kernels::{Activation, RopeStyle};
 use serde::{Serialize, Serializer};
 
 use super::fault::Fault;
+use super::keys::Keys;
+use super::rope::Llama3Rope;
 
 #[cfg(feature = "text")]
 pub(super) use gguf::END_KEYS;
 pub(super) use gguf::write_shape;
-pub(super) use huggingface::{HfConfig, arch_of, tied_head, token_list};
-pub(super) use tensors::{Tensors, expected, unexpected};
+pub(super) use huggingface::{arch_of, tied_head, token_list};
+pub(super) use tensors::{Tensors, unexpected};
 
 /// The architectures that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -107,6 +109,9 @@ pub struct Config {
     /// The rope frequencies are divided: by `rope_freqs.weight` in GGUF, elsewhere by the
     /// configuration's factors.
     pub rope_freqs: bool,
+    /// The configuration's factors.
+    #[serde(skip)]
+    pub rope_scaling: Option<Llama3Rope>,
     /// Token that begins a text.
     pub bos: Option<u32>,
     /// Token that ends a text.
@@ -137,8 +142,24 @@ const CONTEXT: Key = ["context_length", "max_position_embeddings"];
 const EPS: Key = ["attention.layer_norm_rms_epsilon", "rms_norm_eps"];
 const WINDOW: Key = ["attention.sliding_window", "sliding_window"];
 const VOCAB: Key = ["vocab_size", "vocab_size"];
+const BASE: Key = ["rope.freq_base", "rope_theta"];
+const LOCAL_BASE: Key = ["rope.freq_base_swa", "rope_local_base_freq"];
 
-/// Values of a setting that are implemented, where it is given.
+/// Bases of rope, in global and local layers.
+fn rope_bases<K: Keys>(keys: &K, arch: Arch) -> Result<[f64; 2], Fault> {
+    let key = BASE[K::FORMAT];
+    let base = match arch {
+        Arch::Llama => keys.optional_positive(key)?.unwrap_or(LLAMA_BASE),
+        Arch::Gemma3 | Arch::Qwen3 => keys.positive(key)?,
+    };
+    let local = match arch {
+        Arch::Gemma3 => keys.optional_positive(LOCAL_BASE[K::FORMAT])?,
+        Arch::Llama | Arch::Qwen3 => Some(base),
+    };
+    Ok([base, local.unwrap_or(GEMMA3_LOCAL_BASE)])
+}
+
+/// Value of a setting that is implemented, where the setting is given.
 enum Only {
     /// A count of zero.
     NoCount,
@@ -147,22 +168,30 @@ enum Only {
     Neutral,
     One,
     Switch(bool),
+    /// The width of a head.
+    HeadDim,
 }
 
 const CAPPED: &str = "soft-capping is not implemented";
 const EXPERTS: &str = "experts are not implemented";
 const CAUSAL: &str = "only causal attention is implemented";
 const BIASES: &str = "biases are not implemented";
+const WIDTH: &str = "only the width of a key's head is implemented";
 
 /// Settings that would change the result and of which one value is implemented, with the reason for
 /// refusing others; an empty key where a format has no such setting.
-const REFUSED: [(Key, Only, &str); 25] = [
+const REFUSED: [(Key, Only, &str); 30] = [
     (["expert_count", "num_experts"], Only::NoCount, EXPERTS),
     (["expert_used_count", ""], Only::NoCount, EXPERTS),
     (["expert_shared_count", ""], Only::NoCount, EXPERTS),
     (["leading_dense_block_count", ""], Only::NoCount, EXPERTS),
     (["nextn_predict_layers", ""], Only::NoCount, "prediction layers are not implemented"),
     (["attention.shared_kv_layers", ""], Only::NoCount, "shared KV layers are not implemented"),
+    (["attention.value_length", ""], Only::HeadDim, WIDTH),
+    (["attention.key_length_swa", ""], Only::HeadDim, WIDTH),
+    (["attention.value_length_swa", ""], Only::HeadDim, WIDTH),
+    (["rope.dimension_count", ""], Only::HeadDim, "partial rope is not implemented"),
+    (["rope.dimension_count_swa", ""], Only::HeadDim, "partial rope is not implemented"),
     (["final_logit_softcapping"; 2], Only::Zero, CAPPED),
     (["attn_logit_softcapping"; 2], Only::Zero, CAPPED),
     (["attention.clamp_kqv", ""], Only::Zero, "clamping is not implemented"),
@@ -184,96 +213,58 @@ const REFUSED: [(Key, Only, &str); 25] = [
     (["", "is_encoder_decoder"], Only::Switch(false), "encoders are not implemented"),
 ];
 
-/// The settings of a checkpoint by their keys, whatever its format.
-pub(crate) trait Keys {
-    /// Index into a [`Key`].
-    const FORMAT: usize;
-
-    fn u32(&self, key: &str) -> Result<Option<u32>, Fault>;
-    /// A number; in GGUF a float of either width, rounded to f32.
-    fn f64(&self, key: &str) -> Result<Option<f64>, Fault>;
-    fn bool(&self, key: &str) -> Result<Option<bool>, Fault>;
-    fn text(&self, key: &str) -> Result<Option<&str>, Fault>;
-    /// Refuses a value and shows it.
-    fn refused(&self, key: &str, why: impl Into<String>) -> Fault;
-    fn missing(&self, key: &str) -> Fault;
-
-    /// A size, above zero where it is given.
-    fn optional_size(&self, key: &str) -> Result<Option<usize>, Fault> {
-        match self.u32(key)? {
-            Some(0) => Err(self.refused(key, "it must be above zero")),
-            size => Ok(size.map(|size| size as usize)),
-        }
-    }
-
-    fn size(&self, key: &str) -> Result<usize, Fault> {
-        self.optional_size(key)?.ok_or_else(|| self.missing(key))
-    }
-
-    /// A number that is above zero, also as f32.
-    fn optional_positive(&self, key: &str) -> Result<Option<f64>, Fault> {
-        match self.f64(key)? {
-            Some(v) if !((v as f32).is_finite() && (v as f32) > 0.0) => {
-                Err(self.refused(key, "it must be finite and above zero"))
-            }
-            v => Ok(v),
-        }
-    }
-
-    fn positive(&self, key: &str) -> Result<f64, Fault> {
-        self.optional_positive(key)?.ok_or_else(|| self.missing(key))
-    }
-}
-
 impl Config {
-    /// The configuration of an architecture, all sizes still zero.
-    pub(super) fn of_arch(arch: Arch) -> Self {
+    /// The configuration of an architecture with a tied head: everything else follows from it, its
+    /// sizes (layers, hidden, ffn, heads, KV heads, width of a head, vocabulary, context), and the
+    /// window where the architecture has one.
+    pub(super) fn new(
+        arch: Arch,
+        sizes: [usize; 8],
+        rms_eps: f32,
+        rope_base: f32,
+        window: Option<usize>,
+    ) -> Self {
+        let [n_layers, hidden, ffn, n_heads, n_kv_heads, head_dim, vocab, context_length] = sizes;
         let gemma = arch == Arch::Gemma3;
-        Self {
+        let mut config = Self {
             arch,
-            n_layers: 0,
-            hidden: 0,
-            ffn: 0,
-            n_heads: 0,
-            n_kv_heads: 0,
-            head_dim: 0,
-            vocab: 0,
-            context_length: 0,
-            rms_eps: 0.0,
-            rope_base: 0.0,
-            rope_base_local: 0.0,
-            window: None,
+            n_layers,
+            hidden,
+            ffn,
+            n_heads,
+            n_kv_heads,
+            head_dim,
+            vocab,
+            context_length,
+            rms_eps,
+            rope_base,
+            rope_base_local: if gemma { GEMMA3_LOCAL_BASE as f32 } else { rope_base },
+            window,
             rope_style: RopeStyle::Neox,
             qk_norm: arch != Arch::Llama,
             post_norms: gemma,
             activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
-            embed_scale: 1.0,
+            embed_scale: if gemma { (hidden as f64).sqrt() as f32 } else { 1.0 },
             attention_scale: 0.0,
             tied_head: true,
             rope_freqs: false,
+            rope_scaling: None,
             bos: None,
             eos: None,
             end_tokens: Vec::new(),
-        }
+        };
+        config.attention_scale = config.scale_by_shape();
+        config
     }
 
-    /// Reads the settings that both formats have: the sizes, and the scales that follow from them.
-    fn of_keys<K: Keys>(keys: &K, arch: Arch, tensors: &Tensors<'_>) -> Result<Self, Fault> {
+    /// Reads the settings that both formats have. `rope` are its bases, in global and local layers.
+    fn of_keys<K: Keys>(
+        keys: &K,
+        arch: Arch,
+        tensors: &Tensors<'_>,
+        rope: [f64; 2],
+    ) -> Result<Self, Fault> {
         let name = |key: Key| key[K::FORMAT];
-        for (key, only, why) in REFUSED {
-            let key = name(key);
-            let sound = match only {
-                _ if key.is_empty() => true,
-                Only::NoCount => keys.u32(key)?.is_none_or(|n| n == 0),
-                Only::Zero => keys.f64(key)?.is_none_or(|v| v == 0.0),
-                Only::Neutral => keys.f64(key)?.is_none_or(|v| v == 0.0 || v == 1.0),
-                Only::One => keys.f64(key)?.is_none_or(|v| v == 1.0),
-                Only::Switch(only) => keys.bool(key)?.is_none_or(|v| v == only),
-            };
-            if !sound {
-                return Err(keys.refused(key, why));
-            }
-        }
         let size = |key: Key| keys.size(name(key));
         let (n_layers, hidden, ffn) = (size(LAYERS)?, size(HIDDEN)?, size(FFN)?);
         let n_heads = size(HEADS)?;
@@ -294,30 +285,31 @@ impl Config {
             let why = format!("a head of {head_dim} cannot be rotated in pairs");
             return Err(keys.refused(key, why));
         }
-        let context_length = size(CONTEXT)?;
-        let rms_eps = keys.positive(name(EPS))? as f32;
-        let gemma = arch == Arch::Gemma3;
-        let window = if gemma { Some(size(WINDOW)?) } else { None };
+        for (key, only, why) in REFUSED {
+            let key = name(key);
+            let sound = match only {
+                _ if key.is_empty() => true,
+                Only::NoCount => keys.u32(key)?.is_none_or(|n| n == 0),
+                Only::Zero => keys.f64(key)?.is_none_or(|v| v == 0.0),
+                Only::Neutral => keys.f64(key)?.is_none_or(|v| v == 0.0 || v == 1.0),
+                Only::One => keys.f64(key)?.is_none_or(|v| v == 1.0),
+                Only::Switch(only) => keys.bool(key)?.is_none_or(|v| v == only),
+                Only::HeadDim => keys.optional_size(key)?.is_none_or(|len| len == head_dim),
+            };
+            if !sound {
+                return Err(keys.refused(key, why));
+            }
+        }
+        let context = size(CONTEXT)?;
+        let eps = keys.positive(name(EPS))? as f32;
+        let window = if arch == Arch::Gemma3 { Some(size(WINDOW)?) } else { None };
         let vocab = tensors.vocab()?;
         if keys.u32(name(VOCAB))?.is_some_and(|v| v as usize != vocab) {
             return Err(keys.refused(name(VOCAB), tensors.embedding_rows(vocab)));
         }
-        let embed_scale = if gemma { (hidden as f64).sqrt() as f32 } else { 1.0 };
-        let config = Self {
-            n_layers,
-            hidden,
-            ffn,
-            n_heads,
-            n_kv_heads,
-            head_dim,
-            vocab,
-            context_length,
-            rms_eps,
-            window,
-            embed_scale,
-            ..Self::of_arch(arch)
-        };
-        Ok(Self { attention_scale: config.scale_by_shape(), ..config })
+        let sizes = [n_layers, hidden, ffn, n_heads, n_kv_heads, head_dim, vocab, context];
+        let [base, local] = rope.map(|base| base as f32);
+        Ok(Self { rope_base_local: local, ..Self::new(arch, sizes, eps, base, window) })
     }
 
     /// The factor on query·key that readers of GGUF compute.
@@ -343,6 +335,12 @@ impl Config {
         (own != by_shape).then(|| {
             format!("an attention scale of {own}: GGUF's readers take {by_shape} for this shape")
         })
+    }
+
+    /// Divisors of the rope frequencies that follow from the configuration; a GGUF has them as a
+    /// tensor instead.
+    pub fn computed_rope_freqs(&self) -> Option<Vec<f32>> {
+        self.rope_scaling.map(|rope| rope.divisors(self.head_dim, f64::from(self.rope_base)))
     }
 
     /// Base of rope in this layer.

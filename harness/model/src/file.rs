@@ -233,15 +233,6 @@ impl ModelFile {
         let gemma = config.arch == super::Arch::Gemma3;
         if gemma && self.gguf().is_none() { 1.0 } else { 0.0 }
     }
-
-    /// Divisors of the rope frequencies that follow from the configuration; a GGUF has them as a
-    /// tensor instead.
-    ///
-    /// # Errors
-    /// Errors of [`ModelFile::config`].
-    pub fn computed_rope_freqs(&self) -> Result<Option<Vec<f32>>, ModelError> {
-        self.folder().map_or(Ok(None), |folder| folder.rope_divisors(&self.tensors))
-    }
 }
 
 /// A file's bytes, if there are at most `longest`.

@@ -9,12 +9,13 @@ use serde_json::Value;
 
 #[cfg(feature = "text")]
 use super::config::Arch;
-use super::config::{Config, HfConfig, Keys, Tensors, arch_of, tied_head, token_list, unexpected};
+use super::config::{Config, Tensors, arch_of, tied_head, token_list, unexpected};
 #[cfg(feature = "text")]
 use super::export::vocabulary;
 use super::file::{self, Mapped, ModelError};
 use super::gguf::{GgmlType, TensorInfo};
 use super::json::{self, Object};
+use super::keys::Keys;
 use super::names::Names;
 use super::safetensors::{self, Listed};
 #[cfg(feature = "text")]
@@ -119,37 +120,25 @@ impl Folder {
         Ok(tensors)
     }
 
-    fn read(&self, tensors: &[TensorInfo]) -> Result<HfConfig, ModelError> {
+    pub(crate) fn config(&self, tensors: &[TensorInfo]) -> Result<Config, ModelError> {
         let error = ModelError::at(&self.config_path);
         let stored = |name: &str| self.stored_name(name);
-        let mut read =
-            HfConfig::read(&self.config, &Tensors::new(tensors, &stored)).map_err(error)?;
+        let tensors = Tensors::new(tensors, &stored);
+        let mut config = Config::from_json(&self.config, &tensors).map_err(error)?;
         if let Some(name) = &self.unknown {
-            return Err(error(unexpected(name, read.config.arch)));
+            return Err(error(unexpected(name, config.arch)));
         }
         if let Some((generation, path)) = &self.generation {
             let key = ModelError::at(path);
             let object = Object::root(generation).map_err(key)?;
-            let list = |key_name| token_list(&object, key_name, read.config.vocab).map_err(key);
+            let list = |name| token_list(&object, name, config.vocab).map_err(key);
             let (ends, begins) = (list("eos_token_id")?, list("bos_token_id")?);
             if let Some(&eos) = ends.first() {
-                (read.config.eos, read.config.end_tokens) = (Some(eos), ends);
+                (config.eos, config.end_tokens) = (Some(eos), ends);
             }
-            read.config.bos = begins.first().copied().or(read.config.bos);
+            config.bos = begins.first().copied().or(config.bos);
         }
-        Ok(read)
-    }
-
-    pub(crate) fn config(&self, tensors: &[TensorInfo]) -> Result<Config, ModelError> {
-        self.read(tensors).map(|read| read.config)
-    }
-
-    pub(crate) fn rope_divisors(
-        &self,
-        tensors: &[TensorInfo],
-    ) -> Result<Option<Vec<f32>>, ModelError> {
-        let HfConfig { config, rope } = self.read(tensors)?;
-        Ok(rope.map(|rope| rope.divisors(config.head_dim, f64::from(config.rope_base))))
+        Ok(config)
     }
 
     #[cfg(feature = "text")]

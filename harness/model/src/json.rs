@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::config::Keys;
 use super::fault::Fault;
+use super::keys::{Found, Keys};
 
 /// Reads a document. Readers differ in which of two equal keys they believe, so none may come
 /// twice.
@@ -29,6 +29,14 @@ impl<'de> Deserialize<'de> for Strict {
 
 struct Any;
 
+macro_rules! scalars {
+    ($($visit:ident($ty:ty))*) => {
+        $(fn $visit<E>(self, v: $ty) -> Result<Value, E> {
+            Ok(v.into())
+        })*
+    };
+}
+
 impl<'de> Visitor<'de> for Any {
     type Value = Value;
 
@@ -36,25 +44,7 @@ impl<'de> Visitor<'de> for Any {
         f.write_str("JSON")
     }
 
-    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
-        Ok(Value::Bool(v))
-    }
-
-    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
-        Ok(v.into())
-    }
-
-    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
-        Ok(v.into())
-    }
-
-    fn visit_f64<E>(self, v: f64) -> Result<Value, E> {
-        Ok(v.into())
-    }
-
-    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
-        Ok(v.into())
-    }
+    scalars! { visit_bool(bool) visit_i64(i64) visit_u64(u64) visit_f64(f64) visit_str(&str) }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
@@ -111,10 +101,6 @@ impl<'a> Object<'a> {
         Ok(Self { path: String::new(), map })
     }
 
-    pub(crate) fn error(&self, key: &str, why: impl Into<String>) -> Fault {
-        Fault::of(format!("key `{}{key}`", self.path), why)
-    }
-
     pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
@@ -123,54 +109,39 @@ impl<'a> Object<'a> {
         self.map.iter()
     }
 
-    fn typed<T>(
-        &self,
-        key: &str,
-        expected: &str,
-        read: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Result<Option<T>, Fault> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        let wrong = || self.error(key, format!("expected {expected}, found {}", shown(value)));
-        read(value).map(Some).ok_or_else(wrong)
-    }
-
     pub(crate) fn object(&self, key: &str) -> Result<Option<Object<'a>>, Fault> {
-        let map = self.typed(key, "an object", Value::as_object)?;
-        Ok(map.map(|map| Object { path: format!("{}{key}.", self.path), map }))
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let map = value.as_object().ok_or_else(|| self.wrong(key, "an object"))?;
+        Ok(Some(Object { path: format!("{}{key}.", self.path), map }))
     }
 
     pub(crate) fn array(&self, key: &str) -> Result<Option<&'a Vec<Value>>, Fault> {
-        self.typed(key, "an array", Value::as_array)
+        let array = |value: &'a Value| value.as_array().ok_or_else(|| self.wrong(key, "an array"));
+        self.get(key).map(array).transpose()
     }
 }
 
 impl Keys for Object<'_> {
     const FORMAT: usize = 1;
 
-    fn u32(&self, key: &str) -> Result<Option<u32>, Fault> {
-        let expected = "a whole number from 0 to 4294967295";
-        self.typed(key, expected, |v| v.as_u64().and_then(|v| u32::try_from(v).ok()))
+    fn find(&self, key: &str) -> Option<Found<'_>> {
+        Some(match self.get(key)? {
+            Value::Bool(v) => Found::Switch(*v),
+            Value::String(v) => Found::Text(v),
+            Value::Number(v) => match v.as_i128() {
+                Some(v) => Found::Whole(v),
+                None => Found::Real(v.as_f64()?),
+            },
+            _ => Found::Other,
+        })
     }
 
-    fn f64(&self, key: &str) -> Result<Option<f64>, Fault> {
-        self.typed(key, "a number", Value::as_f64)
+    fn shown(&self, key: &str) -> String {
+        self.map.get(key).map_or_else(|| "nothing".to_owned(), shown)
     }
 
-    fn bool(&self, key: &str) -> Result<Option<bool>, Fault> {
-        self.typed(key, "true or false", Value::as_bool)
-    }
-
-    fn text(&self, key: &str) -> Result<Option<&str>, Fault> {
-        self.typed(key, "a string", Value::as_str)
-    }
-
-    fn refused(&self, key: &str, why: impl Into<String>) -> Fault {
-        let value = self.map.get(key).map_or_else(|| "nothing".to_owned(), shown);
-        self.error(key, format!("{value} is refused: {}", why.into()))
-    }
-
-    fn missing(&self, key: &str) -> Fault {
-        self.error(key, "is missing")
+    fn error(&self, key: &str, why: impl Into<String>) -> Fault {
+        Fault::of(format!("key `{}{key}`", self.path), why)
     }
 }
 

@@ -19,6 +19,7 @@ mod file;
 mod folder;
 pub mod gguf;
 mod json;
+mod keys;
 mod names;
 pub mod quantise;
 pub mod rope;
@@ -30,10 +31,13 @@ pub mod token_type;
 pub mod tokenizer;
 #[cfg(feature = "text")]
 mod vocabulary;
+mod write;
 
 pub use config::{Arch, Config};
 pub use fault::Fault;
 pub use file::{Mapped, ModelError, ModelErrorKind, ModelFile};
 pub use folder::config_of;
 pub use gguf::{GgmlType, Gguf, TensorInfo};
+pub use keys::{Found, Keys};
 pub use summary::{MetadataLine, ModelSummary, TypeSummary, describe};
+pub use write::Fallback;

@@ -9,6 +9,7 @@ use super::config::Config;
 use super::file::ModelFile;
 use super::gguf::GgmlType;
 use super::json::{cut, shown};
+use super::keys::Keys;
 
 /// Summary of a checkpoint.
 #[derive(Debug, Clone, Serialize)]
@@ -77,13 +78,13 @@ const SHOWN: usize = 80;
 /// Summarises a checkpoint, whether it can be decoded or not.
 pub fn describe(file: &ModelFile) -> ModelSummary {
     let folder = file.folder();
-    let mut types: BTreeMap<GgmlType, TypeSummary> = BTreeMap::new();
     let others = folder.map_or(&[][..], |folder| &folder.others);
     let all = || file.tensors().iter().chain(others);
+    let mut types: BTreeMap<GgmlType, TypeSummary> = BTreeMap::new();
     for tensor in all() {
         let ty = tensor.ty;
-        let of_type =
-            types.entry(ty).or_insert(TypeSummary { ty, tensors: 0, parameters: 0, bytes: 0 });
+        let empty = TypeSummary { ty, tensors: 0, parameters: 0, bytes: 0 };
+        let of_type = types.entry(ty).or_insert(empty);
         of_type.tensors += 1;
         of_type.parameters += tensor.elements();
         of_type.bytes += tensor.range.len() as u64;
@@ -98,7 +99,7 @@ pub fn describe(file: &ModelFile) -> ModelSummary {
         false => error.to_string(),
     });
     let gguf = file.gguf();
-    let gguf_text = |key: &str| Some(gguf?.get_str(key).ok()??.to_owned());
+    let gguf_text = |key: &str| Some(gguf?.text(key).ok()??.to_owned());
     let config_text = |key: &str| Some(folder?.config_json().get(key)?.as_str()?.to_owned());
     let metadata = match (gguf, folder.and_then(|folder| folder.config_json().as_object())) {
         (Some(gguf), _) => gguf.metadata.iter().map(|(key, value)| line(key, value)).collect(),

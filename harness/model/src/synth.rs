@@ -4,23 +4,24 @@
 //! Every value is a function of seed, tensor and element alone, so any number of threads writes the
 //! same bytes.
 
-mod plan;
 mod vocab;
 mod weights;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use lathe_kernels::Format;
-use lathe_record::files::Partial;
-use plan::Plan;
-use rayon::prelude::*;
+use weights::Values;
 
-use super::file::{ModelError, ModelErrorKind};
-use super::quantise::fitting;
+use super::config::{Arch, Config, write_shape};
+use super::file::ModelError;
+use super::gguf::writer::GgufWriter;
+use super::names::expected;
+use super::quantise::{file_types, quantise};
+use super::rope::Llama3Rope;
+use super::write::{Fallback, Job, fallbacks, in_parts, write};
 
 /// The shapes that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,6 +41,20 @@ pub enum SynthArch {
     Qwen3Mini,
 }
 
+/// Name, architecture, sizes as [`Config::new`] takes them, epsilon, rope base and window.
+type Shape = (&'static str, Arch, [usize; 8], f32, f32, Option<usize>);
+
+/// In the order of [`SynthArch`].
+#[rustfmt::skip]
+const SHAPES: [Shape; 6] = [
+    ("gemma3-1b", Arch::Gemma3, [26, 1152, 6912, 4, 1, 256, 262_144, 32_768], 1e-6, 1e6, Some(512)),
+    ("llama3.2-1b", Arch::Llama, [16, 2048, 8192, 32, 8, 64, 128_256, 131_072], 1e-5, 5e5, None),
+    ("qwen3-1.7b", Arch::Qwen3, [28, 2048, 6144, 16, 8, 128, 151_936, 40_960], 1e-6, 1e6, None),
+    ("gemma3-mini", Arch::Gemma3, [8, 320, 1004, 4, 1, 64, 4099, 32_768], 1e-6, 1e6, Some(32)),
+    ("llama-mini", Arch::Llama, [4, 256, 684, 8, 2, 32, 2051, 131_072], 1e-5, 5e5, None),
+    ("qwen3-mini", Arch::Qwen3, [4, 256, 768, 4, 2, 128, 3001, 40_960], 1e-6, 1e6, None),
+];
+
 impl SynthArch {
     /// Every shape.
     pub const ALL: [Self; 6] = [
@@ -51,13 +66,15 @@ impl SynthArch {
         Self::Qwen3Mini,
     ];
 
-    /// In the order of the variants.
-    const NAMES: [&str; 6] =
-        ["gemma3-1b", "llama3.2-1b", "qwen3-1.7b", "gemma3-mini", "llama-mini", "qwen3-mini"];
-
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+        SHAPES[self as usize].0
+    }
+
+    fn config(self) -> Config {
+        let (_, arch, sizes, eps, base, window) = SHAPES[self as usize];
+        let rope_freqs = arch == Arch::Llama;
+        Config { rope_freqs, ..Config::new(arch, sizes, eps, base, window) }
     }
 }
 
@@ -133,62 +150,8 @@ pub struct SynthSummary {
     pub fallbacks: Vec<Fallback>,
 }
 
-/// Matrices stored otherwise than asked for. A row of a GGUF file is whole blocks.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Fallback {
-    /// The format asked for.
-    pub asked: &'static str,
-    /// The format in its place, as llama-quantize chooses it.
-    pub stored: &'static str,
-    /// Values of a row.
-    pub row_len: u64,
-    /// Matrices of such rows.
-    pub tensors: usize,
-}
-
-impl fmt::Display for Fallback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, stored, row_len, tensors } = self;
-        write!(
-            f,
-            "{tensors} of them as {stored} in place of {asked}: rows of {row_len} are no whole \
-             blocks"
-        )
-    }
-}
-
-/// Tensors by requested type, stored type and length of their rows.
-#[derive(Default)]
-pub(super) struct Fallbacks(BTreeMap<(Format, Format, u64), usize>);
-
-impl Fallbacks {
-    /// Returns the storage of a matrix with rows of this length; counts it if that differs from
-    /// `asked`.
-    pub(super) fn fitting(&mut self, asked: Format, row_len: u64) -> Format {
-        let stored = fitting(asked, row_len);
-        if stored != asked {
-            *self.0.entry((asked, stored, row_len)).or_default() += 1;
-        }
-        stored
-    }
-
-    pub(super) fn list(self) -> Vec<Fallback> {
-        let named = |((asked, stored, row_len), tensors): ((Format, Format, _), _)| {
-            let (asked, stored) = (asked.name(), stored.name());
-            Fallback { asked, stored, row_len, tensors }
-        };
-        self.0.into_iter().map(named).collect()
-    }
-}
-
-/// Bytes that a thread takes at a time, and parts generated between two writes: large enough to
-/// hide the calls, small enough to need little memory.
-const PART: usize = 256 << 10;
-const PARTS: usize = 64;
-
-/// Writes a checkpoint. It is written under a temporary name in the folder of `path` and renamed
-/// when complete, so a file at `path` is always whole. `progress` is told the bytes written so far
-/// and in all.
+/// Writes a checkpoint under a temporary name, which is renamed when it is complete. `progress` is
+/// told the bytes written so far and in all.
 ///
 /// # Errors
 /// `path` exists already, or the file system refuses.
@@ -197,65 +160,71 @@ pub fn write_synth(
     path: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<SynthSummary, ModelError> {
-    let refused =
-        |action| move |error| ModelError::at(path)(ModelErrorKind::Output { action, error });
-    let absent = || match path.try_exists() {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(ModelError::at(path)(ModelErrorKind::Exists)),
-        Err(error) => Err(refused("look at")(error)),
-    };
-    absent()?;
-    let plan = Plan::of(spec);
-    let mut file = Partial::create(path).map_err(refused("create"))?;
-    stream(&plan, &mut file.file, progress).map_err(refused("write"))?;
-    // Someone else may have put a file there meanwhile.
-    absent()?;
-    file.finish(path).map_err(refused("rename the finished file to"))?;
+    let config = spec.arch.config();
+    let jobs = jobs(spec, &config);
+    let bytes = write(path, false, metadata(spec, &config), &jobs, progress, |job, sink| {
+        let len = job.stored.block_len() as u64;
+        let stored = |values: Vec<f32>| quantise(job.stored, values.len(), &values);
+        let convert = |blocks: std::ops::Range<u64>| {
+            stored(job.values.part(blocks.start * len, blocks.end * len))
+        };
+        in_parts(job.elements() / len, len, convert, |bytes| sink(&bytes))
+    })?;
     let mut types = BTreeMap::new();
-    for tensor in &plan.tensors {
-        *types.entry(tensor.stored.name()).or_default() += 1;
+    for job in &jobs {
+        *types.entry(job.stored.name()).or_default() += 1;
     }
     Ok(SynthSummary {
         path: path.to_owned(),
-        bytes: plan.total_bytes(),
-        tensors: plan.tensors.len(),
-        parameters: plan.tensors.iter().map(plan::Tensor::elements).sum(),
+        bytes,
+        tensors: jobs.len(),
+        parameters: jobs.iter().map(Job::elements).sum(),
         seed: spec.seed,
         types,
-        fallbacks: plan.fallbacks,
+        fallbacks: fallbacks(&jobs),
     })
 }
 
-fn stream(plan: &Plan, out: &mut impl Write, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
-    let total = plan.total_bytes();
-    out.write_all(&plan.head)?;
-    let data_start = plan.head.len() as u64;
-    let mut written = data_start;
-    progress(written, total);
-    let mut buffer = vec![0u8; PARTS * PART];
-    for tensor in &plan.tensors {
-        let padding = data_start + tensor.offset - written;
-        io::copy(&mut io::Read::take(io::repeat(0), padding), out)?;
-        written += padding;
-        let (block_len, block_bytes) = (tensor.stored.block_len(), tensor.stored.block_bytes());
-        let blocks_a_part = PART / block_bytes;
-        let part_bytes = blocks_a_part * block_bytes;
-        let mut done = 0;
-        while done < tensor.bytes() {
-            let len = (tensor.bytes() - done).min((PARTS * part_bytes) as u64);
-            let batch = &mut buffer[..len as usize];
-            let first_block = done / block_bytes as u64;
-            batch.par_chunks_mut(part_bytes).enumerate().for_each(|(part, bytes)| {
-                let block = first_block + (part * blocks_a_part) as u64;
-                tensor.values.fill(tensor.stored, block * block_len as u64, bytes);
-            });
-            out.write_all(batch)?;
-            done += len;
-            written += len;
-            progress(written, total);
-        }
-    }
-    out.flush()
+fn jobs(spec: &SynthSpec, config: &Config) -> Vec<Job<Values>> {
+    let job = |(stream, (name, dims, _)): (u64, (String, Vec<u64>, _))| {
+        let (asked, values) = if name == "rope_freqs.weight" {
+            let factors = LLAMA_ROPE.divisors(config.head_dim, config.rope_base.into());
+            (Format::F32, Values::Given(factors))
+        } else if dims.len() == 1 {
+            (Format::F32, Values::about_one(spec.seed, stream))
+        } else {
+            // A matrix keeps the spread of its input. As the tied head of a vector of spread 1
+            // the embedding gives logits of spread 1; Gemma's factor √hidden makes inputs of
+            // spread 1 of it.
+            let embed = spec.embed_quant.filter(|_| name == "token_embd.weight");
+            let std = 1.0 / (dims[0] as f64).sqrt();
+            (embed.unwrap_or(spec.quant), Values::normal(spec.seed, stream, std))
+        };
+        Job::new(name, dims, asked, values)
+    };
+    (0..).zip(expected(config)).map(job).collect()
+}
+
+/// Scaling of Llama 3.2.
+const LLAMA_ROPE: Llama3Rope = Llama3Rope {
+    factor: 32.0,
+    low_freq_factor: 1.0,
+    high_freq_factor: 4.0,
+    original_context: 8192.0,
+};
+
+fn metadata(spec: &SynthSpec, config: &Config) -> GgufWriter {
+    let SynthSpec { arch, quant, embed_quant, seed } = spec;
+    let mut writer = GgufWriter::new();
+    writer.add("general.architecture", config.arch.name());
+    writer.add("general.type", "model");
+    let name = format!("{arch} synthetic {} seed {seed}", quant.name());
+    writer.add("general.name", &name);
+    file_types(&mut writer, *quant, *embed_quant);
+    writer.add("lathe.synth.seed", seed);
+    write_shape(&mut writer, config);
+    vocab::add(&mut writer, config.vocab);
+    writer
 }
 
 #[cfg(test)]
@@ -263,70 +232,60 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::config::{Arch, Config};
-    use crate::gguf::{GgmlType, Gguf};
-
-    fn bytes_of(spec: &SynthSpec) -> Vec<u8> {
-        let mut out = Vec::new();
-        stream(&Plan::of(spec), &mut out, &mut |_, _| {}).unwrap();
-        out
-    }
+    use crate::ModelFile;
+    use crate::gguf::GgmlType;
+    use crate::quantise::decode;
 
     fn mini(arch: SynthArch) -> SynthSpec {
         SynthSpec { arch, quant: Format::Bf16, embed_quant: None, seed: 7 }
     }
 
-    const MINIS: [SynthArch; 3] =
-        [SynthArch::Gemma3Mini, SynthArch::LlamaMini, SynthArch::Qwen3Mini];
+    /// A written file, its summary, and the folder that holds it.
+    fn written(spec: &SynthSpec) -> (ModelFile, SynthSummary, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.gguf");
+        let summary = write_synth(spec, &path, &mut |_, _| {}).unwrap();
+        (ModelFile::open(path).unwrap(), summary, dir)
+    }
 
     #[test]
     fn same_seed_same_bytes_for_any_thread_count() {
         let on = |threads, spec: &SynthSpec| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| bytes_of(spec))
+            pool.install(|| written(spec).0.files()[0].bytes().to_vec())
         };
         let spec = mini(SynthArch::LlamaMini);
         let quantised = SynthSpec { quant: Format::Q4K, embed_quant: Some(Format::Q6K), ..spec };
         assert!(on(1, &quantised) == on(3, &quantised), "one thread and three disagree");
         let one = on(1, &spec);
         assert!(one == on(3, &spec), "one thread and three disagree");
-        let other = bytes_of(&SynthSpec { seed: 8, ..spec });
+        let other = on(1, &SynthSpec { seed: 8, ..spec });
         assert_eq!(one.len(), other.len());
         assert!(one != other, "another seed gives the same bytes");
     }
 
     #[test]
-    fn minis_parse_and_have_the_stated_shapes() {
-        for arch in MINIS {
-            let bytes = bytes_of(&mini(arch));
-            let gguf = Gguf::parse(&bytes).unwrap();
-            let c = Config::from_gguf(&gguf, &bytes).unwrap();
-            let shape = [c.n_layers, c.hidden, c.ffn, c.n_heads, c.n_kv_heads, c.head_dim, c.vocab];
-            match arch {
-                SynthArch::Gemma3Mini => {
-                    assert_eq!(c.arch, Arch::Gemma3);
-                    assert_eq!(shape, [8, 320, 1004, 4, 1, 64, 4099]);
-                    assert_eq!((c.layer_window(0), c.layer_window(5)), (Some(32), None));
-                    assert_eq!((c.layer_rope_base(4), c.layer_rope_base(5)), (1e4, 1e6));
-                    assert_eq!(c.embed_scale, 320f32.sqrt());
-                }
-                SynthArch::LlamaMini => {
-                    assert_eq!(c.arch, Arch::Llama);
-                    assert_eq!(shape, [4, 256, 684, 8, 2, 32, 2051]);
-                    assert!(c.rope_freqs && !c.qk_norm && !c.post_norms);
-                    assert_eq!(c.layer_window(0), None);
-                }
-                _ => {
-                    assert_eq!(c.arch, Arch::Qwen3);
-                    assert_eq!(shape, [4, 256, 768, 4, 2, 128, 3001]);
-                    assert!(c.qk_norm && !c.post_norms && !c.rope_freqs);
-                }
+    fn minis_have_the_stated_shapes() {
+        for arch in [SynthArch::Gemma3Mini, SynthArch::LlamaMini, SynthArch::Qwen3Mini] {
+            let (file, ..) = written(&mini(arch));
+            let read = file.config().unwrap();
+            let stated = arch.config();
+            let shape = |c: &Config| (c.arch, c.n_layers, c.hidden, c.ffn, c.n_heads, c.vocab);
+            assert_eq!(shape(&read), shape(&stated));
+            assert_eq!((read.n_kv_heads, read.head_dim), (stated.n_kv_heads, stated.head_dim));
+            assert_eq!((read.rms_eps, read.window), (stated.rms_eps, stated.window));
+            assert_eq!(read.rope_freqs, stated.rope_freqs);
+            if arch == SynthArch::Gemma3Mini {
+                assert_eq!((read.layer_window(0), read.layer_window(5)), (Some(32), None));
+                assert_eq!((read.layer_rope_base(4), read.layer_rope_base(5)), (1e4, 1e6));
+                assert_eq!(read.embed_scale, 320f32.sqrt());
             }
-            assert!(c.tied_head);
-            assert!(c.bos.is_some() && c.eos.is_some());
-            let vocab = gguf.string_array("tokenizer.ggml.tokens", &bytes).unwrap().unwrap();
+            assert!(read.tied_head && read.bos.is_some() && read.eos.is_some());
+            let gguf = file.gguf().unwrap();
+            let vocab = gguf.strings("tokenizer.ggml.tokens", file.files()[0].bytes());
+            let vocab = vocab.unwrap().unwrap();
             let distinct: std::collections::HashSet<_> = vocab.iter().collect();
-            assert_eq!((vocab.len(), distinct.len()), (c.vocab, c.vocab));
+            assert_eq!((vocab.len(), distinct.len()), (read.vocab, read.vocab));
         }
     }
 
@@ -335,32 +294,29 @@ mod tests {
         // As their model cards and the official configurations give them, head tied.
         let expected = [999_885_952, 1_235_814_400, 1_720_574_976];
         for (arch, expected) in SynthArch::ALL.into_iter().zip(expected) {
-            let plan = Plan::of(&mini(arch));
-            let without_rope_freqs: u64 = plan
-                .tensors
-                .iter()
-                .filter(|t| !matches!(t.values, weights::Values::Given(_)))
-                .map(plan::Tensor::elements)
-                .sum();
-            assert_eq!(without_rope_freqs, expected, "{arch}");
+            let jobs = jobs(&mini(arch), &arch.config());
+            let drawn = jobs.iter().filter(|job| !matches!(job.values, Values::Given(_)));
+            assert_eq!(drawn.map(Job::elements).sum::<u64>(), expected, "{arch}");
         }
     }
 
     #[test]
     fn values_have_the_stated_spread_in_every_type() {
         for &quant in Format::ALL {
-            let spec = SynthSpec { quant, ..mini(SynthArch::Qwen3Mini) };
-            let bytes = bytes_of(&spec);
-            let gguf = Gguf::parse(&bytes).unwrap();
+            let (file, ..) = written(&SynthSpec { quant, ..mini(SynthArch::Qwen3Mini) });
+            let values = |name: &str, format| {
+                let tensor = file.tensor(name).unwrap();
+                assert_eq!(tensor.ty, GgmlType::of(format));
+                let mut values = vec![0.0; tensor.elements() as usize];
+                decode(format, file.tensor_bytes(tensor), &mut values);
+                values
+            };
             for (name, std) in [
                 ("token_embd.weight", 1.0 / 256f64.sqrt()),
                 ("blk.1.ffn_down.weight", 1.0 / 768f64.sqrt()),
                 ("blk.3.attn_q.weight", 1.0 / 256f64.sqrt()),
             ] {
-                let tensor = gguf.tensor(name).unwrap();
-                assert_eq!(tensor.ty, GgmlType::of(quant));
-                let data = &bytes[tensor.range.clone()];
-                let values = decode(quant, data);
+                let values: Vec<f64> = values(name, quant).into_iter().map(f64::from).collect();
                 let n = values.len() as f64;
                 let mean = values.iter().sum::<f64>() / n;
                 let var = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
@@ -368,58 +324,37 @@ mod tests {
                 assert!(mean.abs() < 6.0 * std / n.sqrt(), "{name}: mean {mean}");
                 assert!((var.sqrt() / std - 1.0).abs() < 0.01, "{name}: std {}", var.sqrt());
             }
-            let norm = gguf.tensor("blk.0.attn_norm.weight").unwrap();
-            let values = decode(Format::F32, &bytes[norm.range.clone()]);
-            assert!(values.iter().all(|v| (0.9..=1.1).contains(v)));
-            assert!(values.iter().any(|v| *v < 0.95) && values.iter().any(|v| *v > 1.05));
+            let norm = values("blk.0.attn_norm.weight", Format::F32);
+            assert!(norm.iter().all(|v| (0.9..=1.1).contains(v)));
+            assert!(norm.iter().any(|v| *v < 0.95) && norm.iter().any(|v| *v > 1.05));
         }
-    }
-
-    fn decode(format: Format, data: &[u8]) -> Vec<f64> {
-        let mut values = vec![0.0; data.len() / format.block_bytes() * format.block_len()];
-        crate::quantise::oracle_format(format).decode(data, &mut values);
-        values.into_iter().map(f64::from).collect()
     }
 
     #[test]
     fn rows_no_multiple_of_a_superblock_are_stored_as_llama_quantize_would() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.gguf");
-        let spec = SynthSpec {
-            quant: Format::Q4K,
-            embed_quant: Some(Format::Q6K),
-            ..mini(SynthArch::Gemma3Mini)
-        };
-        let summary = write_synth(&spec, &path, &mut |_, _| {}).unwrap();
-        let bytes = fs::read(&path).unwrap();
-        let gguf = Gguf::parse(&bytes).unwrap();
-        let ty = |name: &str| gguf.tensor(name).unwrap().ty;
+        let embed_quant = Some(Format::Q6K);
+        let spec = SynthSpec { quant: Format::Q4K, embed_quant, ..mini(SynthArch::Gemma3Mini) };
+        let (file, summary, _dir) = written(&spec);
         // Rows of 320, of 4 x 64 = 256 and of 1004.
-        assert_eq!(ty("token_embd.weight"), GgmlType::Q8_0);
-        assert_eq!(ty("blk.0.attn_q.weight"), GgmlType::Q5_0);
-        assert_eq!(ty("blk.0.attn_output.weight"), GgmlType::Q4K);
-        assert_eq!(ty("blk.0.ffn_down.weight"), GgmlType::F16);
-        assert_eq!(ty("blk.0.attn_norm.weight"), GgmlType::F32);
+        for (name, ty) in [
+            ("token_embd.weight", GgmlType::Q8_0),
+            ("blk.0.attn_q.weight", GgmlType::Q5_0),
+            ("blk.0.attn_output.weight", GgmlType::Q4K),
+            ("blk.0.ffn_down.weight", GgmlType::F16),
+            ("blk.0.attn_norm.weight", GgmlType::F32),
+        ] {
+            assert_eq!(file.tensor(name).unwrap().ty, ty, "{name}");
+        }
         let counted = [("f16", 8), ("f32", 49), ("q4_k", 8), ("q5_0", 40), ("q8_0", 1)];
         assert_eq!(summary.types, BTreeMap::from(counted));
         let fallback =
             |asked, stored, row_len, tensors| Fallback { asked, stored, row_len, tensors };
-        assert_eq!(
-            summary.fallbacks,
-            [
-                fallback("q4_k", "f16", 1004, 8),
-                fallback("q4_k", "q5_0", 320, 40),
-                fallback("q6_k", "q8_0", 320, 1),
-            ]
-        );
-    }
-
-    #[test]
-    fn embedding_may_have_its_own_type() {
-        let spec = SynthSpec { embed_quant: Some(Format::F16), ..mini(SynthArch::LlamaMini) };
-        let gguf = Gguf::parse(&bytes_of(&spec)).unwrap();
-        assert_eq!(gguf.tensor("token_embd.weight").unwrap().ty, GgmlType::F16);
-        assert_eq!(gguf.tensor("blk.0.attn_q.weight").unwrap().ty, GgmlType::Bf16);
+        let expected = [
+            fallback("q4_k", "f16", 1004, 8),
+            fallback("q4_k", "q5_0", 320, 40),
+            fallback("q6_k", "q8_0", 320, 1),
+        ];
+        assert_eq!(summary.fallbacks, expected);
     }
 
     #[test]
@@ -445,5 +380,13 @@ mod tests {
         let error = weight_type("q9_9").unwrap_err().to_string();
         assert!(error.starts_with("`q9_9` is not a known weight type; known are f32, f16, bf16"));
         assert_eq!(weight_type("Q4_K"), Ok(Format::Q4K));
+    }
+
+    #[test]
+    fn rope_factors_match_a_converted_checkpoint() {
+        // rope_freqs.weight as the official converter writes it: head_dim 32, base 500000.
+        let ours = LLAMA_ROPE.divisors(32, 5e5);
+        assert_eq!((&ours[..8], &ours[9..]), (&[1.0; 8][..], &[32.0; 7][..]));
+        assert!((ours[8] - 3.292_262_8).abs() < 1e-5, "{}", ours[8]);
     }
 }

@@ -9,7 +9,6 @@
 //! ids  → decoder (piece → bytes) → stream (bytes → whole characters) → text
 //! ```
 
-mod error;
 mod gguf;
 mod score;
 mod stream;
@@ -32,12 +31,12 @@ use tokenizers::{
     PostProcessor as _, PreTokenizer as _, Token, Tokenizer as Library,
 };
 
+use super::fault::Fault;
 use super::file::{self, ModelError};
 use score::Scores;
 
 pub use crate::token_type;
 pub use crate::vocabulary::Vocabulary;
-pub use error::TokenizerError;
 pub use stream::TextStream;
 
 /// Longest `tokenizer.json` that is read; the largest public one has 33 MB.
@@ -46,6 +45,19 @@ const LONGEST: u64 = 256 << 20;
 /// Longest run of white space that is split into words, in bytes. The library's regex engine gives
 /// up on a million characters and then silently makes one word of the rest of the text.
 const LONGEST_SPACE: usize = 500_000;
+
+/// A vocabulary that cannot be used, or text that cannot be encoded.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum TokenizerError {
+    /// A fault of a vocabulary, at a metadata key or at a place in `tokenizer.json`.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    #[error("{text:?} has no token, its bytes have none, and there is no unknown token")]
+    Unencodable { text: String },
+    #[error("{found} bytes of white space in a row; at most {limit} can be split into words")]
+    Spaces { found: usize, limit: usize },
+}
 
 /// Encodes text to token ids and decodes them, by one vocabulary.
 #[derive(Debug)]
@@ -104,29 +116,30 @@ impl Tokenizer {
     /// The library does not accept the bytes, numbers an added token otherwise than the file does,
     /// or would leave ids to chance or cut texts off.
     pub fn from_json(bytes: &[u8]) -> Result<Self, TokenizerError> {
-        let refused = |key: &'static str, why: String| TokenizerError::Json { key, why };
-        let declared: Declared = serde_json::from_slice(bytes)?;
+        let refused = |key: &str, why: &str| TokenizerError::Fault(Fault::of(key, why));
+        let declared: Declared = serde_json::from_slice(bytes)
+            .map_err(|error| Fault::of("is no tokenizer.json", error.to_string()))?;
         let mut library = guarded(|| Library::from_bytes(bytes))?;
         for DeclaredToken { id, content } in &declared.added_tokens {
             let found = library.token_to_id(content);
             if found.is_some_and(|found| found != *id) {
                 let why = format!("{content:?} has id {id}, but is number {found:?}");
-                return Err(refused("added_tokens", why));
+                return Err(refused("added_tokens", &why));
             }
         }
         if library.get_truncation().is_some() {
-            return Err(refused("truncation", "is not supported; only null is".to_owned()));
+            return Err(refused("truncation", "is not supported; only null is"));
         }
         if let ModelWrapper::BPE(model) = library.get_model() {
             if model.dropout.is_some_and(|share| share != 0.0) {
-                return Err(refused("model.dropout", "is not supported; only null is".to_owned()));
+                return Err(refused("model.dropout", "is not supported; only null is"));
             }
             let model = strict(model.clone());
             library.with_model(model);
         }
         let around = library.get_post_processor().map_or_else(|| Ok(<_>::default()), around)?;
         if let Some(id) = around.iter().flatten().find(|id| library.id_to_token(**id).is_none()) {
-            return Err(refused("post_processor", format!("there is no token {id}")));
+            return Err(refused("post_processor", &format!("there is no token {id}")));
         }
         Self::of(library, None, around, None)
     }
@@ -138,7 +151,7 @@ impl Tokenizer {
         unknown: Option<u32>,
     ) -> Result<Self, TokenizerError> {
         let Some(decoder) = library.get_decoder() else {
-            return Err(TokenizerError::Json { key: "decoder", why: "there is none".to_owned() });
+            return Err(Fault::of("decoder", "there is none").into());
         };
         let decodes = |piece: &str, text: &str| {
             let decoded = guarded(|| decoder.decode(vec![piece.to_owned()]));
@@ -296,14 +309,16 @@ fn literals(
     })
 }
 
+const LIBRARY: &str = "the tokenizers library";
+
 /// Calls the library. Unchecked files make it panic in places; that is an error.
 fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, TokenizerError> {
     match std::panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| match error.downcast() {
             Ok(own) => *own,
-            Err(other) => TokenizerError::Library { why: other.to_string() },
+            Err(other) => Fault::of(LIBRARY, other.to_string()).into(),
         }),
-        Err(_) => Err(TokenizerError::Library { why: "the library panicked".to_owned() }),
+        Err(_) => Err(Fault::of(LIBRARY, "it panicked").into()),
     }
 }
 
@@ -328,10 +343,7 @@ pub(crate) fn around(processor: &PostProcessorWrapper) -> Result<[Vec<u32>; 2], 
     let mut parts = whole.get_ids().split(|id| *id == u32::MAX).map(<[u32]>::to_vec);
     match (parts.next(), parts.next(), parts.next()) {
         (Some(before), Some(after), None) => Ok([before, after]),
-        _ => Err(TokenizerError::Json {
-            key: "post_processor",
-            why: "does not have the text once".to_owned(),
-        }),
+        _ => Err(Fault::of("post_processor", "does not have the text once").into()),
     }
 }
 

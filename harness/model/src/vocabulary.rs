@@ -3,6 +3,7 @@
 
 use crate::fault::Fault;
 use crate::gguf::Gguf;
+use crate::keys::Keys;
 
 /// The metadata keys that are read, as errors name them.
 pub(crate) mod key {
@@ -116,23 +117,20 @@ impl Vocabulary {
     ///
     /// An entry has another type than it must have.
     pub fn from_gguf(gguf: &Gguf, bytes: &[u8]) -> Result<Option<Self>, Fault> {
-        let Some(model) = gguf.get_str(key::MODEL)? else { return Ok(None) };
-        let strings = |key| -> Result<Vec<String>, Fault> {
-            let all = gguf.string_array(key, bytes)?.unwrap_or_default();
-            Ok(all.into_iter().map(str::to_owned).collect())
-        };
+        let Some(model) = gguf.text(key::MODEL)? else { return Ok(None) };
+        let strings = |key| Ok::<_, Fault>(gguf.strings(key, bytes)?.unwrap_or_default());
         Ok(Some(Self {
             model: model.to_owned(),
-            pre: gguf.get_str(key::PRE)?.map(str::to_owned),
+            pre: gguf.text(key::PRE)?.map(str::to_owned),
             tokens: strings(key::TOKENS)?,
-            scores: gguf.f32_array(key::SCORES, bytes)?.unwrap_or_default(),
-            token_types: gguf.i32_array(key::TYPES, bytes)?.unwrap_or_default(),
+            scores: gguf.floats(key::SCORES, bytes)?.unwrap_or_default(),
+            token_types: gguf.integers(key::TYPES, bytes)?.unwrap_or_default(),
             merges: strings(key::MERGES)?,
-            bos: gguf.get_u32(key::BOS)?,
-            eos: gguf.get_u32(key::EOS)?,
-            unknown: gguf.get_u32(key::UNKNOWN)?,
-            add_bos: gguf.get_bool(key::ADD_BOS)?,
-            add_space_prefix: gguf.get_bool("tokenizer.ggml.add_space_prefix")?,
+            bos: gguf.u32(key::BOS)?,
+            eos: gguf.u32(key::EOS)?,
+            unknown: gguf.u32(key::UNKNOWN)?,
+            add_bos: gguf.bool(key::ADD_BOS)?,
+            add_space_prefix: gguf.bool("tokenizer.ggml.add_space_prefix")?,
         }))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lathe_kernels::{Format, Order, Packing};
 use lathe_model::Mapped;
-use lathe_model::quantise::{encode, quantise, quantise_searched};
+use lathe_model::quantise::{quantise, quantise_searched};
 use rayon::prelude::*;
 
 pub use lathe_model::quantise::{decode, oracle_format};
@@ -98,9 +98,7 @@ impl WeightRows {
             return Self { order, ..Self::from_f32(format, Order::RowWise, len, &columns) };
         }
         let (k, values) = (len, values);
-        let encode = |values: &[f32]| -> Vec<u8> {
-            if format.is_dense() { encode(format, values) } else { quantise(format, k, values) }
-        };
+        let encode = |values: &[f32]| quantise(format, k, values);
         // Whole rows a task.
         let a_task = k * (ELEMENTS_A_TASK / k.max(1)).max(1);
         let parts: Vec<Vec<u8>> = values.par_chunks(a_task.max(1)).map(encode).collect();
@@ -122,10 +120,7 @@ impl WeightRows {
                 decode(self.format, row, values);
             }
             let finite = values.iter().all(|v| v.is_finite());
-            finite.then(|| match format.is_dense() {
-                true => encode(format, &values),
-                false => quantise_searched(format, k, &values),
-            })
+            finite.then(|| quantise_searched(format, k, &values))
         };
         let parts: Option<Vec<Vec<u8>>> = tasks.into_par_iter().map(convert).collect();
         Some(Self::new(format, k, Bytes::owned(parts?.concat())))

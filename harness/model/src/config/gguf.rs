@@ -4,12 +4,13 @@ use lathe_kernels::RopeStyle;
 
 use super::tensors::{self, Tensors};
 use super::{
-    Arch, CONTEXT, Config, EPS, FFN, GEMMA3_LOCAL_BASE, GEMMA3_PERIOD, HEAD_DIM, HEADS, HIDDEN,
-    KV_HEADS, Keys, LAYERS, LLAMA_BASE, VOCAB, WINDOW,
+    Arch, BASE, CONTEXT, Config, EPS, FFN, GEMMA3_PERIOD, HEAD_DIM, HEADS, HIDDEN, KV_HEADS,
+    LAYERS, VOCAB, WINDOW, rope_bases,
 };
 use crate::fault::Fault;
+use crate::gguf::Gguf;
 use crate::gguf::writer::GgufWriter;
-use crate::gguf::{Gguf, Value};
+use crate::keys::{Found, Keys};
 
 /// Tokens other than the EOS that end a turn or a message.
 pub(crate) const END_KEYS: [&str; 2] =
@@ -32,39 +33,15 @@ impl Config {
         window(&keys)?;
         let own_names = |name: &str| name.to_owned();
         let tensors = Tensors::new(&gguf.tensors, &own_names);
-        let mut config = Self::of_keys(&keys, arch, &tensors)?;
-        for key in [
-            "attention.value_length",
-            "attention.key_length_swa",
-            "attention.value_length_swa",
-            "rope.dimension_count",
-            "rope.dimension_count_swa",
-        ] {
-            if keys.optional_size(key)?.is_some_and(|len| len != config.head_dim) {
-                let why = format!("only the head dimension {} is supported", config.head_dim);
-                return Err(keys.refused(key, why));
-            }
-        }
-        let base = match arch {
-            Arch::Llama => keys.optional_positive("rope.freq_base")?.unwrap_or(LLAMA_BASE),
-            Arch::Gemma3 | Arch::Qwen3 => keys.positive("rope.freq_base")?,
-        };
-        let local = match arch {
-            Arch::Gemma3 => {
-                keys.optional_positive("rope.freq_base_swa")?.unwrap_or(GEMMA3_LOCAL_BASE)
-            }
-            Arch::Llama | Arch::Qwen3 => base,
-        };
-        (config.rope_base, config.rope_base_local) = (base as f32, local as f32);
-        let llama = arch == Arch::Llama;
-        if llama {
+        let mut config = Self::of_keys(&keys, arch, &tensors, rope_bases(&keys, arch)?)?;
+        if arch == Arch::Llama {
             config.rope_style = RopeStyle::Interleaved;
+            config.rope_freqs = gguf.tensor("rope_freqs.weight").is_some();
         }
-        config.rope_freqs = llama && gguf.tensor("rope_freqs.weight").is_some();
         config.tied_head = gguf.tensor("output.weight").is_none();
 
         let list = "tokenizer.ggml.tokens";
-        if gguf.get_array(list)?.is_some_and(|tokens| tokens.len != config.vocab) {
+        if gguf.array(list)?.is_some_and(|tokens| tokens.len != config.vocab) {
             return Err(keys.refused(list, tensors.embedding_rows(config.vocab)));
         }
         let token = |key: &str| match keys.u32(key)? {
@@ -100,20 +77,21 @@ pub(crate) fn write_shape(writer: &mut GgufWriter, config: &Config) {
         (HEAD_DIM[0], config.head_dim),
         ("attention.value_length", config.head_dim),
     ] {
-        writer.add_u32(&full(key), size(value));
+        writer.add(&full(key), &size(value));
     }
-    writer.add_f32(&full(EPS[0]), config.rms_eps);
-    writer.add_f32(&full("rope.freq_base"), config.rope_base);
+    writer.add(&full(EPS[0]), &config.rms_eps);
+    writer.add(&full(BASE[0]), &config.rope_base);
     if let Some(window) = config.window {
-        writer.add_u32(&full(WINDOW[0]), size(window));
+        writer.add(&full(WINDOW[0]), &size(window));
     }
     if config.arch == Arch::Llama {
-        writer.add_u32(&full("rope.dimension_count"), size(config.head_dim));
-        writer.add_u32(&full(VOCAB[0]), size(config.vocab));
+        writer.add(&full("rope.dimension_count"), &size(config.head_dim));
+        writer.add(&full(VOCAB[0]), &size(config.vocab));
     }
 }
 
-/// The metadata of one architecture.
+/// The metadata of one architecture: `attention.head_count` is `llama.attention.head_count`, and a
+/// full key stays as it is.
 struct Metadata<'a> {
     gguf: &'a Gguf,
     arch: Arch,
@@ -122,55 +100,37 @@ struct Metadata<'a> {
 impl<'a> Metadata<'a> {
     fn of(gguf: &'a Gguf) -> Result<Self, Fault> {
         const KEY: &str = "general.architecture";
-        let site = || format!("metadata `{KEY}`");
-        let found = gguf.get_str(KEY)?.ok_or_else(|| Fault::of(site(), "is missing"))?;
+        let found = gguf.text(KEY)?.ok_or_else(|| gguf.missing(KEY))?;
         let arch = Arch::ALL.into_iter().find(|arch| arch.name() == found).ok_or_else(|| {
             let why = format!("`{found}` is not supported; supported are gemma3, llama, qwen3");
-            Fault::at(gguf.metadata_offset(KEY).unwrap_or_default(), site(), why)
+            gguf.error(KEY, why)
         })?;
         Ok(Self { gguf, arch })
     }
 
-    /// `attention.head_count` → `llama.attention.head_count`; a full key stays as it is.
     fn full(&self, key: &str) -> String {
         let full = ["tokenizer.", "split."].iter().any(|head| key.starts_with(head));
         if full { key.to_owned() } else { format!("{}.{key}", self.arch) }
     }
 
-    fn value(&self, key: &str) -> Option<&'a Value> {
-        self.gguf.metadata.get(&self.full(key))
+    fn integer(&self, key: &str) -> Option<i128> {
+        self.gguf.metadata.get(&self.full(key))?.as_integer()
     }
 }
 
 impl Keys for Metadata<'_> {
     const FORMAT: usize = 0;
 
-    fn u32(&self, key: &str) -> Result<Option<u32>, Fault> {
-        self.gguf.get_u32(&self.full(key))
+    fn find(&self, key: &str) -> Option<Found<'_>> {
+        self.gguf.find(&self.full(key))
     }
 
-    fn f64(&self, key: &str) -> Result<Option<f64>, Fault> {
-        Ok(self.gguf.get_f32(&self.full(key))?.map(f64::from))
+    fn shown(&self, key: &str) -> String {
+        self.gguf.shown(&self.full(key))
     }
 
-    fn bool(&self, key: &str) -> Result<Option<bool>, Fault> {
-        self.gguf.get_bool(&self.full(key))
-    }
-
-    fn text(&self, key: &str) -> Result<Option<&str>, Fault> {
-        self.gguf.get_str(&self.full(key))
-    }
-
-    fn refused(&self, key: &str, why: impl Into<String>) -> Fault {
-        let shown = self.value(key).map_or_else(String::new, Value::to_string);
-        let key = self.full(key);
-        let offset = self.gguf.metadata_offset(&key).unwrap_or_default();
-        let why = format!("{shown} is refused: {}", why.into());
-        Fault::at(offset, format!("metadata `{key}`"), why)
-    }
-
-    fn missing(&self, key: &str) -> Fault {
-        Fault::of(format!("metadata `{}`", self.full(key)), "is missing")
+    fn error(&self, key: &str, why: impl Into<String>) -> Fault {
+        self.gguf.error(&self.full(key), why)
     }
 }
 
@@ -190,14 +150,14 @@ fn rope_scaling(keys: &Metadata<'_>) -> Result<(), Fault> {
 
 fn window(keys: &Metadata<'_>) -> Result<(), Fault> {
     let (key, gemma) = ("attention.sliding_window_pattern", keys.arch == Arch::Gemma3);
-    let pattern = keys.value(key).map(Value::as_integer);
-    if pattern.is_some_and(|found| !(gemma && found == Some(GEMMA3_PERIOD as i128))) {
+    let fits = gemma && keys.integer(key) == Some(GEMMA3_PERIOD as i128);
+    if keys.find(key).is_some() && !fits {
         let why = format!("only Gemma 3's pattern, every {GEMMA3_PERIOD}th layer, is implemented");
         return Err(keys.refused(key, why));
     }
     // A window no shorter than the context hides nothing.
     let window = keys.u32(WINDOW[0])?.unwrap_or(0);
-    let context = keys.value(CONTEXT[0]).and_then(Value::as_integer).unwrap_or(0);
+    let context = keys.integer(CONTEXT[0]).unwrap_or(0);
     if !gemma && window != 0 && i128::from(window) < context {
         let why = format!("a window is not implemented for {}", keys.arch);
         return Err(keys.refused(WINDOW[0], why));

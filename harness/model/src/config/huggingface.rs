@@ -3,16 +3,11 @@
 use serde_json::Value;
 
 use super::tensors::{self, Tensors};
-use super::{Arch, Config, GEMMA3_LOCAL_BASE, GEMMA3_PERIOD, Keys, LLAMA_BASE};
+use super::{Arch, Config, GEMMA3_PERIOD, rope_bases};
 use crate::fault::Fault;
 use crate::json::Object;
+use crate::keys::Keys;
 use crate::rope::Llama3Rope;
-
-/// Contents of `config.json`.
-pub(crate) struct HfConfig {
-    pub(crate) config: Config,
-    pub(crate) rope: Option<Llama3Rope>,
-}
 
 /// The architecture that a configuration names.
 ///
@@ -50,32 +45,35 @@ pub(crate) fn tied_head(json: &Value) -> Result<bool, Fault> {
     Ok(tied.unwrap_or(arch == Arch::Gemma3))
 }
 
-impl HfConfig {
-    /// Reads the shape and checks it against the tensors.
+impl Config {
+    /// Reads the shape from `config.json` and checks it against the tensors.
     ///
     /// # Errors
     /// The first thing missing, contradictory, senseless or not implemented, with its key or
     /// tensor.
-    pub(crate) fn read(json: &Value, tensors: &Tensors<'_>) -> Result<Self, Fault> {
+    pub(crate) fn from_json(json: &Value, tensors: &Tensors<'_>) -> Result<Self, Fault> {
         let (arch, root, keys) = text_model(json)?;
         refuse(&root, &keys, arch)?;
-        let mut config = Config::of_keys(&keys, arch, tensors)?;
+        let (bases, scaling) = rope(&keys, arch)?;
+        let mut config = Self::of_keys(&keys, arch, tensors, bases)?;
         let gemma = arch == Arch::Gemma3;
         layer_types(&keys, gemma, config.n_layers)?;
-        let rope = Rope::read(&keys, arch)?;
-        config.rope_freqs = rope.llama3.is_some();
-        (config.rope_base, config.rope_base_local) = (rope.base as f32, rope.local as f32);
+        (config.rope_freqs, config.rope_scaling) = (scaling.is_some(), scaling);
         let scaled_by = match gemma {
             true => keys.optional_positive("query_pre_attn_scalar")?,
             false => None,
         };
         config.attention_scale = (1.0 / scaled_by.unwrap_or(config.head_dim as f64).sqrt()) as f32;
         config.tied_head = tied_head(json)?;
-        config.end_tokens = tokens(&root, &keys, "eos_token_id", config.vocab)?;
-        config.eos = config.end_tokens.first().copied();
-        config.bos = tokens(&root, &keys, "bos_token_id", config.vocab)?.first().copied();
+        let tokens = |key: &str| {
+            let object = if keys.get(key).is_some() { &keys } else { &root };
+            token_list(object, key, config.vocab)
+        };
+        let (ends, begins) = (tokens("eos_token_id")?, tokens("bos_token_id")?);
+        (config.eos, config.end_tokens) = (ends.first().copied(), ends);
+        config.bos = begins.first().copied();
         tensors::check(&config, tensors, &[])?;
-        Ok(Self { config, rope: rope.llama3 })
+        Ok(config)
     }
 }
 
@@ -123,17 +121,6 @@ fn layer_types(keys: &Object<'_>, gemma: bool, n_layers: usize) -> Result<(), Fa
     Ok(())
 }
 
-/// One token or a list of them, from the text model or from the whole.
-fn tokens(
-    root: &Object<'_>,
-    keys: &Object<'_>,
-    key: &str,
-    vocab: usize,
-) -> Result<Vec<u32>, Fault> {
-    let object = if keys.get(key).is_some() { keys } else { root };
-    token_list(object, key, vocab)
-}
-
 /// One token or a list of them, each in the vocabulary.
 pub(crate) fn token_list(object: &Object<'_>, key: &str, vocab: usize) -> Result<Vec<u32>, Fault> {
     let Some(value) = object.get(key) else { return Ok(Vec::new()) };
@@ -146,43 +133,24 @@ pub(crate) fn token_list(object: &Object<'_>, key: &str, vocab: usize) -> Result
     all.ok_or_else(|| object.refused(key, format!("expected tokens of the {vocab} there are")))
 }
 
-struct Rope {
-    base: f64,
-    local: f64,
-    llama3: Option<Llama3Rope>,
-}
-
-impl Rope {
-    /// transformers 5 has `rope_parameters`, for Gemma one a layer type; before that the base stood
-    /// alone and `rope_scaling` beside it.
-    fn read(keys: &Object<'_>, arch: Arch) -> Result<Self, Fault> {
-        let Some(parameters) = keys.object("rope_parameters")? else {
-            let base = match arch {
-                Arch::Llama => keys.optional_positive("rope_theta")?.unwrap_or(LLAMA_BASE),
-                Arch::Gemma3 | Arch::Qwen3 => keys.positive("rope_theta")?,
-            };
-            let local = match arch {
-                Arch::Gemma3 => keys.optional_positive("rope_local_base_freq")?,
-                Arch::Llama | Arch::Qwen3 => Some(base),
-            };
-            let llama3 = match keys.object("rope_scaling")? {
-                Some(scaling) => scaled(&scaling, arch)?,
-                None => None,
-            };
-            return Ok(Self { base, local: local.unwrap_or(GEMMA3_LOCAL_BASE), llama3 });
-        };
-        if arch != Arch::Gemma3 {
-            let base = parameters.positive("rope_theta")?;
-            return Ok(Self { base, local: base, llama3: scaled(&parameters, arch)? });
-        }
-        let of_type = |key: &str| -> Result<f64, Fault> {
-            let object = parameters.object(key)?.ok_or_else(|| parameters.missing(key))?;
-            scaled(&object, arch)?;
-            object.positive("rope_theta")
-        };
-        let (base, local) = (of_type("full_attention")?, of_type("sliding_attention")?);
-        Ok(Self { base, local, llama3: None })
+/// The bases of rope, and the scaling of Llama 3. transformers 5 has `rope_parameters`, for Gemma
+/// one per layer type; before that the base stood alone and `rope_scaling` beside it.
+fn rope(keys: &Object<'_>, arch: Arch) -> Result<([f64; 2], Option<Llama3Rope>), Fault> {
+    let Some(parameters) = keys.object("rope_parameters")? else {
+        let scaling = keys.object("rope_scaling")?;
+        let scaling = scaling.map_or(Ok(None), |scaling| scaled(&scaling, arch))?;
+        return Ok((rope_bases(keys, arch)?, scaling));
+    };
+    if arch != Arch::Gemma3 {
+        let base = parameters.positive("rope_theta")?;
+        return Ok(([base; 2], scaled(&parameters, arch)?));
     }
+    let of_type = |key: &str| -> Result<f64, Fault> {
+        let object = parameters.object(key)?.ok_or_else(|| parameters.missing(key))?;
+        scaled(&object, arch)?;
+        object.positive("rope_theta")
+    };
+    Ok(([of_type("full_attention")?, of_type("sliding_attention")?], None))
 }
 
 fn scaled(scaling: &Object<'_>, arch: Arch) -> Result<Option<Llama3Rope>, Fault> {

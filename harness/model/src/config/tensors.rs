@@ -1,10 +1,11 @@
-//! The tensors of an architecture: names and dimensions, checked against the file.
+//! The tensors of a file, checked against the architecture.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Arch, Config};
 use crate::fault::Fault;
 use crate::gguf::{GgmlType, TensorInfo};
+use crate::names::expected;
 
 const EMBEDDING: &str = "token_embd.weight";
 
@@ -43,48 +44,6 @@ impl<'a> Tensors<'a> {
     }
 }
 
-/// The tensors of an architecture, with their dimensions and those in words. The head and the rope
-/// factors are among them where the model has its own.
-pub(crate) fn expected(
-    config: &Config,
-    rope_freqs: bool,
-) -> impl Iterator<Item = (String, Vec<u64>, &'static str)> {
-    let size = |n: usize| n as u64;
-    let (hidden, ffn, head_dim) = (size(config.hidden), size(config.ffn), size(config.head_dim));
-    let vocab = size(config.vocab);
-    // Each factor came from an u32, so the products fit.
-    let q_rows = size(config.n_heads) * head_dim;
-    let kv_rows = size(config.n_kv_heads) * head_dim;
-    let (qk_norm, post_norms) = (config.qk_norm, config.post_norms);
-    let whole = [
-        (true, "token_embd", vec![hidden, vocab], "hidden, vocab"),
-        (true, "output_norm", vec![hidden], "hidden"),
-        (!config.tied_head, "output", vec![hidden, vocab], "hidden, vocab"),
-        (rope_freqs, "rope_freqs", vec![head_dim / 2], "head_dim / 2"),
-    ];
-    let layer = [
-        (true, "attn_norm", vec![hidden], "hidden"),
-        (true, "attn_q", vec![hidden, q_rows], "hidden, n_heads · head_dim"),
-        (true, "attn_k", vec![hidden, kv_rows], "hidden, n_kv_heads · head_dim"),
-        (true, "attn_v", vec![hidden, kv_rows], "hidden, n_kv_heads · head_dim"),
-        (true, "attn_output", vec![q_rows, hidden], "n_heads · head_dim, hidden"),
-        (qk_norm, "attn_q_norm", vec![head_dim], "head_dim"),
-        (qk_norm, "attn_k_norm", vec![head_dim], "head_dim"),
-        (post_norms, "post_attention_norm", vec![hidden], "hidden"),
-        (true, "ffn_norm", vec![hidden], "hidden"),
-        (true, "ffn_gate", vec![hidden, ffn], "hidden, ffn"),
-        (true, "ffn_up", vec![hidden, ffn], "hidden, ffn"),
-        (true, "ffn_down", vec![ffn, hidden], "ffn, hidden"),
-        (post_norms, "post_ffw_norm", vec![hidden], "hidden"),
-    ];
-    let layers = (0..config.n_layers).flat_map(move |number| {
-        let parts = layer.clone().into_iter().filter(|part| part.0);
-        parts.map(move |(_, part, dims, why)| (format!("blk.{number}.{part}.weight"), dims, why))
-    });
-    let whole = whole.into_iter().filter(|tensor| tensor.0);
-    whole.map(|(_, name, dims, why)| (format!("{name}.weight"), dims, why)).chain(layers)
-}
-
 /// A tensor that the architecture does not have.
 pub(crate) fn unexpected(name: &str, arch: Arch) -> Fault {
     let why =
@@ -96,9 +55,7 @@ pub(crate) fn unexpected(name: &str, arch: Arch) -> Fault {
 /// of the file with `rope_freqs.weight`, where there is one.
 pub(super) fn check(config: &Config, tensors: &Tensors<'_>, bytes: &[u8]) -> Result<(), Fault> {
     let mut known = HashSet::with_capacity(tensors.list.len());
-    // Other formats compute the rope factors.
-    let freqs = tensors.get("rope_freqs.weight").filter(|_| config.rope_freqs);
-    for (name, expected, why) in expected(config, freqs.is_some()) {
+    for (name, expected, why) in expected(config) {
         let stored = || (tensors.stored)(&name);
         let tensor = tensors.get(&name);
         let tensor = tensor.ok_or_else(|| Fault::of_tensor(&stored(), "is missing"))?;
@@ -109,9 +66,9 @@ pub(super) fn check(config: &Config, tensors: &Tensors<'_>, bytes: &[u8]) -> Res
             return Err(Fault::of_tensor(&stored(), why));
         }
         known.insert(tensor.name.as_str());
-    }
-    if let Some(freqs) = freqs {
-        divisors(freqs, bytes)?;
+        if name == "rope_freqs.weight" {
+            divisors(tensor, bytes)?;
+        }
     }
     match tensors.list.iter().find(|t| !known.contains(t.name.as_str())) {
         Some(tensor) => Err(unexpected(&(tensors.stored)(&tensor.name), config.arch)),

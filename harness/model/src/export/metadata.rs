@@ -6,50 +6,55 @@ use crate::file::{ModelError, ModelFile};
 use crate::gguf::writer::GgufWriter;
 use crate::quantise::file_types;
 use crate::tokenizer::{Tokenizer, Vocabulary};
-
-/// The key without which a file has no tokenizer.
-pub(super) const MODEL: &str = "tokenizer.ggml.model";
+use crate::vocabulary::key;
 
 /// Entries that are written anew or hold no longer: the writer has its own alignment.
 const REPLACED: [&str; 3] =
     ["general.file_type", "general.quantization_version", "general.alignment"];
 
-pub(super) fn add(
-    writer: &mut GgufWriter,
+/// The metadata of the written file, and whether there is a tokenizer among them.
+pub(super) fn of(
     file: &ModelFile,
     config: &Config,
     spec: &ExportSpec,
-    vocabulary: Option<&Vocabulary>,
-) -> Result<(), ModelError> {
-    match file.gguf() {
-        Some(gguf) => {
-            let bytes = file.files()[0].bytes();
-            let tokenizer = |key: &str| key.starts_with("tokenizer.");
-            for (key, value) in gguf.metadata.iter() {
-                let left = spec.without_tokenizer && tokenizer(key);
-                if !REPLACED.contains(&key) && !key.starts_with("split.") && !left {
-                    writer.add_value(key, value, bytes);
-                }
+) -> Result<(GgufWriter, bool), ModelError> {
+    let mut writer = GgufWriter::new();
+    let mut has_tokenizer = !spec.without_tokenizer;
+    if let Some(gguf) = file.gguf() {
+        for (key, value) in gguf.metadata.iter() {
+            let left = spec.without_tokenizer && key.starts_with("tokenizer.");
+            if !REPLACED.contains(&key) && !key.starts_with("split.") && !left {
+                writer.add_value(key, value, file.files()[0].bytes());
             }
         }
-        None => {
-            if let Some(why) = config.beyond_gguf() {
-                let why = format!("a GGUF file cannot say {why}");
-                return Err(ModelError::at(&file.path)(why));
-            }
-            shape(writer, file, config);
-        }
+        file_types(&mut writer, spec.weights, spec.embed);
+        has_tokenizer &= gguf.metadata.get(key::MODEL).is_some();
+        return Ok((writer, has_tokenizer));
     }
-    file_types(writer, spec.weights, spec.embed);
-    if let Some(vocabulary) = vocabulary {
-        tokenizer(writer, vocabulary);
-        ends(writer, file, config, vocabulary)?;
+    if let Some(why) = config.beyond_gguf() {
+        return Err(ModelError::at(&file.path)(format!("a GGUF file cannot say {why}")));
     }
-    Ok(())
+    writer.add("general.architecture", config.arch.name());
+    writer.add("general.type", "model");
+    let name = if file.path.is_dir() { file.path.file_name() } else { file.path.file_stem() };
+    if let Some(name) = name {
+        writer.add("general.name", &*name.to_string_lossy());
+    }
+    write_shape(&mut writer, config);
+    if config.window.is_some() {
+        writer.add(&format!("{}.rope.freq_base_swa", config.arch), &config.rope_base_local);
+    }
+    file_types(&mut writer, spec.weights, spec.embed);
+    if has_tokenizer {
+        let vocabulary = vocabulary(file)?;
+        tokenizer(&mut writer, &vocabulary);
+        ends(&mut writer, file, config, &vocabulary)?;
+    }
+    Ok((writer, has_tokenizer))
 }
 
 /// The checkpoint's tokenizer, known to be sound.
-pub(super) fn vocabulary(file: &ModelFile) -> Result<Vocabulary, ModelError> {
+fn vocabulary(file: &ModelFile) -> Result<Vocabulary, ModelError> {
     let wrong = ModelError::at(file.tokenizer_json().unwrap_or(&file.path));
     let vocabulary = file.vocabulary()?.ok_or_else(|| {
         wrong(
@@ -60,34 +65,21 @@ pub(super) fn vocabulary(file: &ModelFile) -> Result<Vocabulary, ModelError> {
     Ok(vocabulary)
 }
 
-fn shape(writer: &mut GgufWriter, file: &ModelFile, config: &Config) {
-    writer.add_str("general.architecture", config.arch.name());
-    writer.add_str("general.type", "model");
-    let name = if file.path.is_dir() { file.path.file_name() } else { file.path.file_stem() };
-    if let Some(name) = name {
-        writer.add_str("general.name", &name.to_string_lossy());
-    }
-    write_shape(writer, config);
-    if config.window.is_some() {
-        writer.add_f32(&format!("{}.rope.freq_base_swa", config.arch), config.rope_base_local);
-    }
-}
-
 fn tokenizer(writer: &mut GgufWriter, v: &Vocabulary) {
-    writer.add_str(MODEL, &v.model);
+    writer.add(key::MODEL, &v.model);
     if let Some(pre) = &v.pre {
-        writer.add_str("tokenizer.ggml.pre", pre);
+        writer.add(key::PRE, pre);
     }
-    writer.add_str_array("tokenizer.ggml.tokens", &v.tokens);
-    writer.add_i32_array("tokenizer.ggml.token_type", &v.token_types);
-    writer.add_str_array("tokenizer.ggml.merges", &v.merges);
-    for (key, id) in [("bos", v.bos), ("eos", v.eos)] {
+    writer.add(key::TOKENS, &v.tokens[..]);
+    writer.add(key::TYPES, &v.token_types[..]);
+    writer.add(key::MERGES, &v.merges[..]);
+    for (key, id) in [(key::BOS, v.bos), (key::EOS, v.eos)] {
         if let Some(id) = id {
-            writer.add_u32(&format!("tokenizer.ggml.{key}_token_id"), id);
+            writer.add(key, &id);
         }
     }
     if let Some(add) = v.add_bos {
-        writer.add_bool("tokenizer.ggml.add_bos_token", add);
+        writer.add(key::ADD_BOS, &add);
     }
 }
 
@@ -116,7 +108,7 @@ fn ends(
     let message = |id: &u32| v.tokens.get(*id as usize).is_some_and(|t| t == "<|eom_id|>");
     others.sort_by_key(message);
     for (key, id) in END_KEYS.iter().zip(others) {
-        writer.add_u32(key, id);
+        writer.add(key, &id);
     }
     Ok(())
 }

@@ -23,9 +23,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::fault::Fault;
+use crate::keys::{Found, Keys};
 
 pub use types::GgmlType;
-pub use value::{ArrayView, Value, ValueType};
+pub use value::{ArrayView, Field, Value, ValueType};
 
 /// The index of a GGUF file.
 #[derive(Debug, Clone)]
@@ -131,85 +132,35 @@ impl Gguf {
         self.tensor_index.get(name).map(|&i| &self.tensors[i])
     }
 
-    /// A non-negative integer of any integer type that fits; none if the key is missing.
-    ///
-    /// # Errors
-    /// The value is no integer or does not fit.
-    pub fn get_u32(&self, key: &str) -> Result<Option<u32>, Fault> {
-        let value = self.get_with(key, "an integer", Value::as_integer)?;
-        let Some(value) = value else { return Ok(None) };
-        u32::try_from(value).map(Some).map_err(|_| {
-            let why = format!("the value {value} does not fit u32");
-            Fault::at(self.metadata_offset(key).unwrap_or_default(), at_key(key), why)
-        })
-    }
-
-    /// A float, an f64 rounded to f32; none if the key is missing.
-    ///
-    /// # Errors
-    /// The value is no float.
-    pub fn get_f32(&self, key: &str) -> Result<Option<f32>, Fault> {
-        self.get_with(key, "a float", Value::as_float)
-    }
-
-    /// A bool; none if the key is missing.
-    ///
-    /// # Errors
-    /// The value is no bool.
-    pub fn get_bool(&self, key: &str) -> Result<Option<bool>, Fault> {
-        self.get_with(key, "a bool", |value| match *value {
-            Value::Bool(v) => Some(v),
-            _ => None,
-        })
-    }
-
-    /// A string; none if the key is missing.
-    ///
-    /// # Errors
-    /// The value is no string.
-    pub fn get_str(&self, key: &str) -> Result<Option<&str>, Fault> {
-        self.get_with(key, "a string", |value| match value {
-            Value::String(v) => Some(v.as_str()),
-            _ => None,
-        })
-    }
-
     /// Returns an array's place in the file; none if the key is missing.
     ///
     /// # Errors
     /// The value is no array.
-    pub fn get_array(&self, key: &str) -> Result<Option<&ArrayView>, Fault> {
-        self.array_of(key, "an array", |_| true)
+    pub fn array(&self, key: &str) -> Result<Option<&ArrayView>, Fault> {
+        match self.metadata.get(key) {
+            None => Ok(None),
+            Some(Value::Array(array)) => Ok(Some(array)),
+            Some(_) => Err(self.wrong(key, "an array")),
+        }
     }
 
-    /// The strings of an array, borrowed from the same bytes that were parsed.
+    /// The strings of an array. `bytes` are those that were parsed.
     ///
     /// # Errors
     /// The value is no array of strings, or the bytes are not those that were parsed.
-    pub fn string_array<'a>(
-        &self,
-        key: &str,
-        bytes: &'a [u8],
-    ) -> Result<Option<Vec<&'a str>>, Fault> {
-        let expected = "an array of strings";
-        let Some(array) = self.array_of(key, expected, |ty| ty == ValueType::String)? else {
-            return Ok(None);
-        };
-        let mut cursor = parse::Cursor::new(bytes, array.range.clone(), at_key(key));
-        let mut out = Vec::with_capacity(array.len);
-        for _ in 0..array.len {
-            out.push(cursor.string()?);
-        }
-        Ok(Some(out))
+    pub fn strings(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<String>>, Fault> {
+        self.elements(key, bytes, "an array of strings", |value| match value {
+            Value::String(v) => Some(v),
+            _ => None,
+        })
     }
 
     /// The floats of an array, an f64 rounded to f32.
     ///
     /// # Errors
     /// The value is no array of floats, or the bytes are not those that were parsed.
-    pub fn f32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<f32>>, Fault> {
-        let float = |ty| matches!(ty, ValueType::F32 | ValueType::F64);
-        self.scalars(key, bytes, "an array of floats", float, Value::as_float)
+    pub fn floats(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<f32>>, Fault> {
+        self.elements(key, bytes, "an array of floats", |value| value.as_float())
     }
 
     /// The integers of an array of any integer type, as i32.
@@ -217,69 +168,56 @@ impl Gguf {
     /// # Errors
     /// The value is no array of integers, one does not fit, or the bytes are not those that were
     /// parsed.
-    pub fn i32_array(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<i32>>, Fault> {
-        self.scalars(key, bytes, "an array of i32", is_integer, |value| {
-            i32::try_from(value.as_integer()?).ok()
-        })
+    pub fn integers(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<i32>>, Fault> {
+        let convert = |value: Value| i32::try_from(value.as_integer()?).ok();
+        self.elements(key, bytes, "an array of i32", convert)
     }
 
-    /// Byte offset of a metadata entry, for messages.
-    pub(crate) fn metadata_offset(&self, key: &str) -> Option<usize> {
-        self.metadata.entry(key).map(|e| e.offset)
-    }
-
-    fn get_with<'a, T>(
-        &'a self,
-        key: &str,
-        expected: &'static str,
-        read: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Result<Option<T>, Fault> {
-        let Some(entry) = self.metadata.entry(key) else { return Ok(None) };
-        read(&entry.value).map(Some).ok_or_else(|| {
-            let found = entry.value.describe_type();
-            let why = format!("the value is {found}, expected {expected}");
-            Fault::at(entry.offset, at_key(key), why)
-        })
-    }
-
-    fn array_of(
-        &self,
-        key: &str,
-        expected: &'static str,
-        fits: impl Fn(ValueType) -> bool,
-    ) -> Result<Option<&ArrayView>, Fault> {
-        self.get_with(key, expected, |value| match value {
-            Value::Array(array) if fits(array.ty) => Some(array),
-            _ => None,
-        })
-    }
-
-    fn scalars<T>(
+    fn elements<T>(
         &self,
         key: &str,
         bytes: &[u8],
-        expected: &'static str,
-        fits: impl Fn(ValueType) -> bool,
-        convert: impl Fn(&Value) -> Option<T>,
+        expected: &str,
+        convert: impl Fn(Value) -> Option<T>,
     ) -> Result<Option<Vec<T>>, Fault> {
-        let Some(array) = self.array_of(key, expected, fits)? else { return Ok(None) };
+        let Some(array) = self.array(key)? else { return Ok(None) };
         let mut cursor = parse::Cursor::new(bytes, array.range.clone(), at_key(key));
         let mut out = Vec::with_capacity(array.len);
-        for _ in 0..array.len {
-            let read = cursor.scalar(array.ty)?;
-            // `fits` admits scalars only, so there is always a value.
-            let Some(value) = read else { continue };
-            out.push(convert(&value).ok_or_else(|| {
-                let why = format!("the value {value} does not fit {expected}");
-                Fault::at(array.range.start, at_key(key), why)
-            })?);
+        for index in 0..array.len {
+            let value = cursor.value(array.ty)?;
+            let wrong = || format!("{}; element {index} does not fit", self.shown(key));
+            let wrong = || self.error(key, format!("expected {expected}, found {}", wrong()));
+            out.push(convert(value).ok_or_else(wrong)?);
         }
         Ok(Some(out))
     }
 }
 
-fn is_integer(ty: ValueType) -> bool {
-    ty.fixed_size().is_some() && !matches!(ty, ValueType::F32 | ValueType::F64 | ValueType::Bool)
+impl Keys for Gguf {
+    const FORMAT: usize = 0;
+
+    fn find(&self, key: &str) -> Option<Found<'_>> {
+        let value = self.metadata.get(key)?;
+        Some(match value {
+            Value::Bool(v) => Found::Switch(*v),
+            Value::String(v) => Found::Text(v),
+            Value::Array(_) => Found::Other,
+            Value::Number(..) => match value.as_integer() {
+                Some(v) => Found::Whole(v),
+                None => Found::Real(value.as_float()?.into()),
+            },
+        })
+    }
+
+    fn shown(&self, key: &str) -> String {
+        let shown = |value: &Value| format!("{} {value}", value.value_type());
+        self.metadata.get(key).map_or_else(|| "nothing".to_owned(), shown)
+    }
+
+    fn error(&self, key: &str, why: impl Into<String>) -> Fault {
+        let offset = self.metadata.entry(key).map(|entry| entry.offset);
+        Fault { offset, site: at_key(key), why: why.into() }
+    }
 }
 
 /// The place of a metadata entry in messages.

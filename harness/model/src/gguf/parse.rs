@@ -112,23 +112,18 @@ impl<'a> Cursor<'a> {
         ty.map_or_else(|| self.fault(start, format!("unknown value type {code}")), Ok)
     }
 
-    /// A scalar or string; none for an array.
-    pub(super) fn scalar(&mut self, ty: ValueType) -> Result<Option<Value>, Fault> {
-        Ok(Some(match ty {
-            ValueType::U8 => Value::U8(u8::from_le_bytes(self.array()?)),
-            ValueType::I8 => Value::I8(i8::from_le_bytes(self.array()?)),
-            ValueType::U16 => Value::U16(u16::from_le_bytes(self.array()?)),
-            ValueType::I16 => Value::I16(i16::from_le_bytes(self.array()?)),
-            ValueType::U32 => Value::U32(u32::from_le_bytes(self.array()?)),
-            ValueType::I32 => Value::I32(i32::from_le_bytes(self.array()?)),
-            ValueType::F32 => Value::F32(f32::from_le_bytes(self.array()?)),
-            ValueType::U64 => Value::U64(u64::from_le_bytes(self.array()?)),
-            ValueType::I64 => Value::I64(i64::from_le_bytes(self.array()?)),
-            ValueType::F64 => Value::F64(f64::from_le_bytes(self.array()?)),
-            ValueType::Bool => Value::Bool(self.bool()?),
-            ValueType::String => Value::String(self.string()?.to_owned()),
-            ValueType::Array => return Ok(None),
-        }))
+    /// A value of this type.
+    pub(super) fn value(&mut self, ty: ValueType) -> Result<Value, Fault> {
+        Ok(match (ty, ty.fixed_size()) {
+            (ValueType::Bool, _) => Value::Bool(self.bool()?),
+            (_, Some(size)) => {
+                let mut bits = [0; 8];
+                bits[..size as usize].copy_from_slice(self.take(size)?);
+                Value::Number(ty, u64::from_le_bytes(bits))
+            }
+            (ValueType::Array, None) => Value::Array(self.array_view()?),
+            (_, None) => Value::String(self.string()?.to_owned()),
+        })
     }
 
     fn array_view(&mut self) -> Result<ArrayView, Fault> {
@@ -148,29 +143,11 @@ impl<'a> Cursor<'a> {
         };
         let first = self.at;
         match ty {
-            ValueType::String => {
-                for _ in 0..count {
-                    self.string()?;
-                }
-            }
-            ValueType::Bool => {
-                for _ in 0..count {
-                    self.bool()?;
-                }
-            }
-            _ => {
-                self.take(min)?;
-            }
+            ValueType::String => (0..count).try_for_each(|_| self.string().map(drop))?,
+            ValueType::Bool => (0..count).try_for_each(|_| self.bool().map(drop))?,
+            _ => drop(self.take(min)?),
         }
         Ok(ArrayView { ty, len: count, range: first..self.at })
-    }
-
-    fn value(&mut self) -> Result<Value, Fault> {
-        let ty = self.value_type()?;
-        match self.scalar(ty)? {
-            Some(value) => Ok(value),
-            None => self.array_view().map(Value::Array),
-        }
     }
 
     /// Begins another part of the file.
@@ -213,7 +190,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Gguf, Fault> {
         if let Some(first) = gguf.metadata.entry(key) {
             return cursor.fault(key_at, used_before(first.offset));
         }
-        let value = cursor.value()?;
+        let ty = cursor.value_type()?;
+        let value = cursor.value(ty)?;
         gguf.metadata.insert(key, Entry { value, offset: key_at });
     }
     gguf.alignment = alignment(&gguf)?;
@@ -288,14 +266,15 @@ fn header_count(cursor: &mut Cursor<'_>, field: &'static str, min: u64) -> Resul
 fn alignment(gguf: &Gguf) -> Result<u32, Fault> {
     const KEY: &str = "general.alignment";
     let Some(entry) = gguf.metadata.entry(KEY) else { return Ok(DEFAULT_ALIGNMENT) };
-    let why = match &entry.value {
-        Value::U32(found) if found.is_power_of_two() && ALIGNMENTS.contains(found) => {
-            return Ok(*found);
-        }
-        Value::U32(found) => {
+    let why = match (entry.value.value_type(), entry.value.as_integer()) {
+        (ValueType::U32, Some(found)) => {
+            let found = found as u32;
+            if found.is_power_of_two() && ALIGNMENTS.contains(&found) {
+                return Ok(found);
+            }
             format!("the alignment {found} is not a power of two from 8 to 65536")
         }
-        other => format!("the value is {}, expected u32", other.describe_type()),
+        (other, _) => format!("the value is {other}, expected u32"),
     };
     Err(Fault::at(entry.offset, at_key(KEY), why))
 }

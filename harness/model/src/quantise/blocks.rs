@@ -69,110 +69,124 @@ pub(super) fn round(x: &[f32], d: f32, m: f32, least: i32, most: i32) -> [i32; 3
     std::array::from_fn(|i| nearest(x[i] - m, d, low, high) as i32)
 }
 
-/// A superblock of 8 times 32 codes, each under a scale and a minimum of six bits.
+/// Numbers of a superblock's format.
+#[derive(Clone, Copy)]
+pub(super) struct Layout {
+    /// Values of a sub-block.
+    pub(super) len: usize,
+    /// The least and largest code.
+    pub(super) low: f32,
+    pub(super) high: f32,
+    /// The least and largest scale of a sub-block.
+    pub(super) scales: [i32; 2],
+    /// Sub-blocks have a minimum, of six bits.
+    pub(super) shifted: bool,
+}
+
+/// The largest minimum of a sub-block.
+pub(super) const MOST_MIN: i32 = 63;
+
+impl Layout {
+    pub(super) fn of(format: Format) -> Self {
+        match format {
+            Format::Q4K => Self { len: 32, low: 0.0, high: 15.0, scales: [0, 63], shifted: true },
+            Format::Q5K => Self { high: 31.0, ..Self::of(Format::Q4K) },
+            Format::Q6K => {
+                Self { len: 16, low: -32.0, high: 31.0, scales: [-128, 127], shifted: false }
+            }
+            other => panic!("{} has no superblocks", other.name()),
+        }
+    }
+}
+
+/// A superblock of 256 codes: 8 sub-blocks, each under a scale and a minimum of six bits, or 16,
+/// each under a signed scale of eight bits.
 #[derive(Clone)]
 pub(super) struct SuperBlock {
+    pub(super) layout: Layout,
     /// Scale of the sub-blocks' scales, rounded to f16.
     pub(super) d: f32,
     /// Scale of the sub-blocks' minimums, rounded to f16; minimums are subtracted.
     pub(super) dmin: f32,
-    pub(super) scales: [u8; 8],
-    pub(super) mins: [u8; 8],
-    pub(super) codes: [u8; 256],
+    pub(super) scales: [i32; 16],
+    pub(super) mins: [i32; 16],
+    pub(super) codes: [i32; 256],
 }
 
 impl SuperBlock {
-    /// The largest code.
-    pub(super) fn most(format: Format) -> f32 {
-        if format == Format::Q4K { 15.0 } else { 31.0 }
+    pub(super) fn nearest(layout: Layout, x: &[f32]) -> Self {
+        let parts = x.chunks_exact(layout.len).map(|part| match layout.shifted {
+            true => {
+                let (low, high) = range(part);
+                ((high - low) / layout.high, -low)
+            }
+            false => (largest(part).abs() / layout.high, 0.0),
+        });
+        Self::rounded(layout, x, &parts.collect::<Vec<_>>())
     }
 
-    pub(super) fn nearest(format: Format, x: &[f32]) -> Self {
-        let most = Self::most(format);
-        let ranges: Vec<_> = x.chunks_exact(32).map(range).collect();
-        let widest = ranges.iter().fold(0.0f32, |a, (low, high)| a.max(high - low));
-        let deepest = ranges.iter().fold(0.0f32, |a, (low, _)| a.max(-low));
-        let (d, dmin) = (finite(widest / most / 63.0), finite(deepest / 63.0));
-        let scale = |j: usize| nearest((ranges[j].1 - ranges[j].0) / most, d, 0.0, 63.0) as u8;
-        let min = |j: usize| nearest(-ranges[j].0, dmin, 0.0, 63.0) as u8;
-        let (scales, mins) = (std::array::from_fn(scale), std::array::from_fn(min));
-        let mut block = Self { d, dmin, scales, mins, codes: [0; 256] };
-        block.round(x, most);
+    /// Rounds the step and the depth below zero of each sub-block, and then the values.
+    pub(super) fn rounded(layout: Layout, x: &[f32], parts: &[(f32, f32)]) -> Self {
+        let [least, most] = layout.scales.map(|scale| scale as f32);
+        let (mut step, mut depth) = (0.0f32, 0.0f32);
+        for (s, m) in parts {
+            step = step.max(if layout.shifted { *s } else { s.abs() });
+            depth = depth.max(*m);
+        }
+        let (d, dmin) = (finite(step / most), finite(depth / MOST_MIN as f32));
+        let (mut scales, mut mins) = ([0; 16], [0; 16]);
+        for (j, (s, m)) in parts.iter().enumerate() {
+            scales[j] = nearest(*s, d, least.max(-most), most) as i32;
+            mins[j] = nearest(*m, dmin, 0.0, MOST_MIN as f32) as i32;
+        }
+        let mut block = Self { layout, d, dmin, scales, mins, codes: [0; 256] };
+        block.round(x);
         block
     }
 
+    /// The step and the minimum of a sub-block, under a scale and a minimum in codes.
+    pub(super) fn part(&self, scale: i32, min: i32) -> (f32, f32) {
+        (self.d * scale as f32, -self.dmin * min as f32)
+    }
+
     /// Takes the codes nearest to the values.
-    pub(super) fn round(&mut self, x: &[f32], most: f32) {
-        for (i, code) in self.codes.iter_mut().enumerate() {
-            let step = self.d * f32::from(self.scales[i / 32]);
-            let below = self.dmin * f32::from(self.mins[i / 32]);
-            *code = nearest(x[i] + below, step, 0.0, most) as u8;
+    pub(super) fn round(&mut self, x: &[f32]) {
+        let Layout { len, low, high, .. } = self.layout;
+        for i in 0..256 {
+            let (step, min) = self.part(self.scales[i / len], self.mins[i / len]);
+            self.codes[i] = nearest(x[i] - min, step, low, high) as i32;
         }
     }
 
     pub(super) fn push(&self, format: Format, out: &mut Vec<u8>) {
-        let (sc, mn) = (&self.scales, &self.mins);
+        // Codes from zero on; no format has negative bytes of them.
+        let code = |i: usize| (self.codes[i] - self.layout.low as i32) as u8;
+        if format == Format::Q6K {
+            for (half, run) in [(0, 0), (0, 32), (128, 0), (128, 32)] {
+                let low = |i: usize| code(i) & 15 | (code(i + 64) & 15) << 4;
+                out.extend((0..32).map(|i| low(half + run + i)));
+            }
+            for half in [0, 128] {
+                let high = |i: usize, j: usize| (code(half + 32 * j + i) >> 4 & 3) << (2 * j);
+                out.extend((0..32).map(|i| (0..4).map(|j| high(i, j)).sum::<u8>()));
+            }
+            out.extend(self.scales.iter().map(|&s| s as i8 as u8));
+            return push_f16(out, self.d);
+        }
+        let (sc, mn) = (self.scales.map(|s| s as u8), self.mins.map(|m| m as u8));
         push_f16(out, self.d);
         push_f16(out, self.dmin);
         out.extend((0..4).map(|j| sc[j] | sc[j + 4] >> 4 << 6));
         out.extend((0..4).map(|j| mn[j] | mn[j + 4] >> 4 << 6));
         out.extend((4..8).map(|j| sc[j] & 15 | (mn[j] & 15) << 4));
         if format == Format::Q5K {
-            for i in 0..32 {
-                out.push((0..8).map(|j| (self.codes[32 * j + i] >> 4 & 1) << j).sum());
-            }
+            let high = |i: usize, j: usize| (code(32 * j + i) >> 4 & 1) << j;
+            out.extend((0..32).map(|i| (0..8).map(|j| high(i, j)).sum::<u8>()));
         }
         // Two sub-blocks of 32 codes to every 32 bytes, low nibbles first.
-        for pair in self.codes.chunks_exact(64) {
-            out.extend((0..32).map(|i| pair[i] & 15 | (pair[i + 32] & 15) << 4));
+        for pair in [0, 64, 128, 192] {
+            out.extend((pair..pair + 32).map(|i| code(i) & 15 | (code(i + 32) & 15) << 4));
         }
-    }
-}
-
-/// A superblock of 16 times 16 codes from -32 to 31, each under a signed scale of eight bits.
-#[derive(Clone)]
-pub(super) struct SuperBlock6 {
-    /// Scale of the sub-blocks' scales, rounded to f16.
-    pub(super) d: f32,
-    pub(super) scales: [i8; 16],
-    pub(super) codes: [i8; 256],
-}
-
-impl SuperBlock6 {
-    pub(super) fn nearest(x: &[f32]) -> Self {
-        let steps: Vec<f32> = x.chunks_exact(16).map(|c| largest(c).abs() / 31.0).collect();
-        let d = finite(steps.iter().fold(0.0f32, |a, &b| a.max(b)) / 127.0);
-        let scales = std::array::from_fn(|j| nearest(steps[j], d, 0.0, 127.0) as i8);
-        let mut block = Self { d, scales, codes: [0; 256] };
-        block.round(x);
-        block
-    }
-
-    /// Takes the codes nearest to the values.
-    pub(super) fn round(&mut self, x: &[f32]) {
-        for (i, code) in self.codes.iter_mut().enumerate() {
-            let step = self.d * f32::from(self.scales[i / 16]);
-            *code = nearest(x[i], step, -32.0, 31.0) as i8;
-        }
-    }
-
-    pub(super) fn push(&self, out: &mut Vec<u8>) {
-        let code = |i: usize| (i32::from(self.codes[i]) + 32) as u32;
-        for half in 0..2 {
-            for run in 0..2 {
-                let at = |i: usize| 128 * half + 32 * run + i;
-                let low = |i: usize| (code(at(i)) & 15 | (code(at(i) + 64) & 15) << 4) as u8;
-                out.extend((0..32).map(low));
-            }
-        }
-        for half in 0..2 {
-            out.extend((0..32).map(|i| {
-                let high = |j: usize| (code(128 * half + 32 * j + i) >> 4 & 3) << (2 * j);
-                (0..4).map(high).sum::<u32>() as u8
-            }));
-        }
-        out.extend(self.scales.iter().map(|&s| s as u8));
-        push_f16(out, self.d);
     }
 }
 

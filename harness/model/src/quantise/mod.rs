@@ -8,16 +8,17 @@
 mod blocks;
 mod search;
 
-use blocks::{Block32, SuperBlock, SuperBlock6};
+use blocks::{Block32, Layout, SuperBlock};
 use half::{bf16, f16};
 use lathe_kernels::Format;
 
 use crate::gguf::writer::GgufWriter;
 
-/// Encodes rows of `k` values each. The last block of a row is filled up with zeros.
+/// Stores rows of `k` values each; in a dense format rounded to the nearest, ties to even. The last
+/// block of a row is filled up with zeros.
 ///
 /// # Panics
-/// When `format` is dense, or `values` is no whole number of rows.
+/// When `values` is no whole number of rows.
 pub fn quantise(format: Format, k: usize, values: &[f32]) -> Vec<u8> {
     rows(format, k, values, encode_block)
 }
@@ -26,23 +27,18 @@ pub fn quantise(format: Format, k: usize, values: &[f32]) -> Vec<u8> {
 /// x̂)² with w = rms of the block + |x|, a compromise between equal weights and large values first.
 ///
 /// # Panics
-/// Errors of [`quantise`].
+/// When `values` is no whole number of rows.
 pub fn quantise_searched(format: Format, k: usize, values: &[f32]) -> Vec<u8> {
     rows(format, k, values, search::encode_block)
 }
 
-/// Values in a dense format, rounded to the nearest, ties to even.
-///
-/// # Panics
-/// When `format` is in blocks.
-pub fn encode(format: Format, values: &[f32]) -> Vec<u8> {
-    let each = values.iter();
-    match format {
-        Format::F32 => each.flat_map(|v| v.to_le_bytes()).collect(),
-        Format::F16 => each.flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
-        Format::Bf16 => each.flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
-        other => panic!("{} is no dense format", other.name()),
+/// The bytes of each value.
+fn cells<const N: usize>(values: &[f32], bytes: impl Fn(f32) -> [u8; N]) -> Vec<u8> {
+    let mut out = vec![0; N * values.len()];
+    for (cell, v) in out.chunks_exact_mut(N).zip(values) {
+        cell.copy_from_slice(&bytes(*v));
     }
+    out
 }
 
 /// Decodes a row of stored weights exactly. Plain values are decoded without the reference, which
@@ -66,7 +62,12 @@ fn rows(
     values: &[f32],
     encode: fn(Format, &[f32], &mut Vec<u8>),
 ) -> Vec<u8> {
-    assert!(values.len().is_multiple_of(k), "whole rows");
+    match format {
+        Format::F32 => return cells(values, f32::to_le_bytes),
+        Format::F16 => return cells(values, |v| f16::from_f32(v).to_le_bytes()),
+        Format::Bf16 => return cells(values, |v| bf16::from_f32(v).to_le_bytes()),
+        _ => assert!(values.len().is_multiple_of(k), "whole rows"),
+    }
     let len = format.block_len();
     let mut bytes = Vec::with_capacity(values.len() / k * format.row_bytes(k));
     let mut block = [0.0; 256];
@@ -96,9 +97,9 @@ pub fn fitting(asked: Format, row_len: u64) -> Format {
 
 /// Adds the keys of the weights' type and, where one is quantised, of the version of the formats.
 pub(super) fn file_types(writer: &mut GgufWriter, weights: Format, embed: Option<Format>) {
-    writer.add_u32("general.file_type", file_type(weights));
+    writer.add("general.file_type", &file_type(weights));
     if !(weights.is_dense() && embed.is_none_or(Format::is_dense)) {
-        writer.add_u32("general.quantization_version", 2);
+        writer.add("general.quantization_version", &2u32);
     }
 }
 
@@ -120,10 +121,11 @@ fn file_type(format: Format) -> u32 {
 }
 
 /// Appends one block of as many values as the format takes.
-pub(super) fn encode_block(format: Format, x: &[f32], out: &mut Vec<u8>) {
+fn encode_block(format: Format, x: &[f32], out: &mut Vec<u8>) {
     match format {
-        Format::Q4K | Format::Q5K => SuperBlock::nearest(format, x).push(format, out),
-        Format::Q6K => SuperBlock6::nearest(x).push(out),
+        Format::Q4K | Format::Q5K | Format::Q6K => {
+            SuperBlock::nearest(Layout::of(format), x).push(format, out);
+        }
         _ => Block32::nearest(format, x).push(format, out),
     }
 }

@@ -7,7 +7,7 @@
 
 use lathe_kernels::Format;
 
-use super::blocks::{Block32, SuperBlock, SuperBlock6, codes_of, finite, round};
+use super::blocks::{Block32, Layout, MOST_MIN, SuperBlock, codes_of, finite, round};
 use super::{largest, range};
 
 /// Starts on each side of the extremes' own scale, and their distance in codes.
@@ -26,8 +26,7 @@ pub(super) fn weights(x: &[f32]) -> Vec<f32> {
 pub(super) fn encode_block(format: Format, x: &[f32], out: &mut Vec<u8>) {
     let w = weights(x);
     match format {
-        Format::Q4K | Format::Q5K => super_block(format, x, &w).push(format, out),
-        Format::Q6K => super_block_6(x, &w).push(out),
+        Format::Q4K | Format::Q5K | Format::Q6K => super_block(format, x, &w).push(format, out),
         _ => block_32(format, x, &w).push(format, out),
     }
 }
@@ -163,55 +162,54 @@ fn block_32(format: Format, x: &[f32], w: &[f32]) -> Block32 {
 }
 
 fn super_block(format: Format, x: &[f32], w: &[f32]) -> SuperBlock {
-    let most = SuperBlock::most(format);
-    let codes = Codes { low: 0.0, high: most };
-    let parts = || x.chunks_exact(32).zip(w.chunks_exact(32));
-    let of_part = |b: &SuperBlock, j: usize, scale: u8, min: u8| {
-        let part = 32 * j..32 * (j + 1);
-        let (d, m) = (b.d * f32::from(scale), -b.dmin * f32::from(min));
+    let layout = Layout::of(format);
+    let Layout { len, low, high, scales: [least_scale, most_scale], shifted } = layout;
+    let codes = Codes { low, high };
+    let of_part = |b: &SuperBlock, j: usize, scale: i32, min: i32| {
+        let part = len * j..len * (j + 1);
+        let (d, m) = b.part(scale, min);
         codes.error(&x[part.clone()], &w[part], d, m)
     };
+    let count = x.len() / len;
     let error =
-        |b: &SuperBlock| -> f32 { (0..8).map(|j| of_part(b, j, b.scales[j], b.mins[j])).sum() };
-    let mut best = SuperBlock::nearest(format, x);
+        |b: &SuperBlock| -> f32 { (0..count).map(|j| of_part(b, j, b.scales[j], b.mins[j])).sum() };
+    let mut best = SuperBlock::nearest(layout, x);
     let mut least = error(&best);
-
-    let fits: Vec<_> = parts().map(|(x, w)| codes.fit_both(x, w, true, |v| v)).collect();
-    let (mut d, mut dmin) = (0.0f32, 0.0f32);
-    for (_, step, min) in &fits {
-        (d, dmin) = (d.max(step / 63.0), dmin.max(-min / 63.0));
-    }
-    let (d, dmin) = (finite(d), finite(dmin));
-    let six = |v: f32, d: f32| (v * inverse(d)).round().clamp(0.0, 63.0) as u8;
-    let mut block = SuperBlock {
-        d,
-        dmin,
-        scales: std::array::from_fn(|j| six(fits[j].1, d)),
-        mins: std::array::from_fn(|j| six(-fits[j].2, dmin)),
-        codes: [0; 256],
+    let mut keep = |block: &SuperBlock| {
+        let error = error(block);
+        if error < least {
+            (least, best) = (error, block.clone());
+        }
     };
+
+    let parts = x.chunks_exact(len).zip(w.chunks_exact(len)).map(|(x, w)| match shifted {
+        true => {
+            let (_, step, min) = codes.fit_both(x, w, true, |v| v);
+            (step, -min)
+        }
+        false => (codes.fit_scale(x, w, |v| v).1, 0.0),
+    });
+    let mut block = SuperBlock::rounded(layout, x, &parts.collect::<Vec<_>>());
     for _ in 0..TURNS {
-        for j in 0..8 {
-            let (scale, min) = (block.scales[j], block.mins[j]);
-            let near = |v: u8| v.saturating_sub(1)..=(v + 1).min(63);
+        for j in 0..count {
+            let near = |v: i32, least: i32, most: i32| (v - 1).max(least)..=(v + 1).min(most);
+            let scales = near(block.scales[j], least_scale, most_scale);
+            let mins = near(block.mins[j], 0, if shifted { MOST_MIN } else { 0 });
             let mut found = f32::INFINITY;
-            for scale in near(scale) {
-                for min in near(min) {
-                    let error = of_part(&block, j, scale, min);
-                    if error < found {
-                        found = error;
-                        (block.scales[j], block.mins[j]) = (scale, min);
-                    }
+            for (scale, min) in scales.flat_map(|s| mins.clone().map(move |m| (s, m))) {
+                let error = of_part(&block, j, scale, min);
+                if error < found {
+                    (found, block.scales[j], block.mins[j]) = (error, scale, min);
                 }
             }
         }
-        keep(&mut best, &mut least, &block, error(&block));
-        block.round(x, most);
+        keep(&block);
+        block.round(x);
         // Σ w·(x - d·a + dmin·b)² with a = scale·code, b = min, in f64: the sums nearly cancel.
         let [mut aa, mut ab, mut bb, mut xa, mut xb] = [0.0f64; 5];
-        for i in 0..256 {
-            let a = f64::from(block.scales[i / 32]) * f64::from(block.codes[i]);
-            let b = f64::from(block.mins[i / 32]);
+        for i in 0..x.len() {
+            let a = f64::from(block.scales[i / len] * block.codes[i]);
+            let b = f64::from(block.mins[i / len]);
             let (x, w) = (f64::from(x[i]), f64::from(w[i]));
             aa += w * a * a;
             ab += w * a * b;
@@ -228,60 +226,7 @@ fn super_block(format: Format, x: &[f32], w: &[f32]) -> SuperBlock {
         } else {
             break;
         }
-        keep(&mut best, &mut least, &block, error(&block));
-    }
-    best.round(x, most);
-    best
-}
-
-/// Keeps the better of two; codes follow from the scales.
-fn keep<B: Clone>(best: &mut B, least: &mut f32, block: &B, error: f32) {
-    if error < *least {
-        *least = error;
-        *best = block.clone();
-    }
-}
-
-fn super_block_6(x: &[f32], w: &[f32]) -> SuperBlock6 {
-    let codes = Codes { low: -32.0, high: 31.0 };
-    let of_part = |d: f32, j: usize, scale: i8| {
-        let part = 16 * j..16 * (j + 1);
-        codes.error(&x[part.clone()], &w[part], d * f32::from(scale), 0.0)
-    };
-    let error = |b: &SuperBlock6| -> f32 { (0..16).map(|j| of_part(b.d, j, b.scales[j])).sum() };
-    let mut best = SuperBlock6::nearest(x);
-    let mut least = error(&best);
-
-    let parts = x.chunks_exact(16).zip(w.chunks_exact(16));
-    let fits: Vec<f32> = parts.map(|(x, w)| codes.fit_scale(x, w, |v| v).1).collect();
-    let d = finite(fits.iter().fold(0.0f32, |a, d| a.max(d.abs())) / 127.0);
-    let eight = |v: f32| (v * inverse(d)).round().clamp(-127.0, 127.0) as i8;
-    let scales = std::array::from_fn(|j| eight(fits[j]));
-    let mut block = SuperBlock6 { d, scales, codes: [0; 256] };
-    for _ in 0..TURNS {
-        for j in 0..16 {
-            let scale = block.scales[j];
-            let mut found = f32::INFINITY;
-            for scale in scale.saturating_sub(1)..=scale.saturating_add(1) {
-                let error = of_part(block.d, j, scale);
-                if error < found {
-                    (found, block.scales[j]) = (error, scale);
-                }
-            }
-        }
-        keep(&mut best, &mut least, &block, error(&block));
-        block.round(x);
-        let (mut aa, mut xa) = (0.0f64, 0.0f64);
-        for i in 0..256 {
-            let a = f64::from(block.scales[i / 16]) * f64::from(block.codes[i]);
-            aa += f64::from(w[i]) * a * a;
-            xa += f64::from(w[i]) * f64::from(x[i]) * a;
-        }
-        if aa <= 0.0 {
-            break;
-        }
-        block.d = finite((xa / aa) as f32);
-        keep(&mut best, &mut least, &block, error(&block));
+        keep(&block);
     }
     best.round(x);
     best

@@ -22,16 +22,15 @@ pub(super) fn add(writer: &mut GgufWriter, size: usize) {
             None => NORMAL,
         })
         .collect();
-    writer.add_str("tokenizer.ggml.model", "llama");
-    writer.add_str_array("tokenizer.ggml.tokens", &tokens);
-    writer.add_f32_array("tokenizer.ggml.scores", &scores);
-    writer.add_i32_array("tokenizer.ggml.token_type", &types);
-    writer.add_u32("tokenizer.ggml.bos_token_id", 2);
-    writer.add_u32("tokenizer.ggml.eos_token_id", 1);
-    writer.add_u32("tokenizer.ggml.unknown_token_id", 3);
-    writer.add_u32("tokenizer.ggml.padding_token_id", 0);
-    writer.add_bool("tokenizer.ggml.add_bos_token", true);
-    writer.add_bool("tokenizer.ggml.add_eos_token", false);
+    writer.add("tokenizer.ggml.model", "llama");
+    writer.add("tokenizer.ggml.tokens", &tokens[..]);
+    writer.add("tokenizer.ggml.scores", &scores[..]);
+    writer.add("tokenizer.ggml.token_type", &types[..]);
+    for (token, id) in [("bos", 2u32), ("eos", 1), ("unknown", 3), ("padding", 0)] {
+        writer.add(&format!("tokenizer.ggml.{token}_token_id"), &id);
+    }
+    writer.add("tokenizer.ggml.add_bos_token", &true);
+    writer.add("tokenizer.ggml.add_eos_token", &false);
 }
 
 fn pieces() -> impl Iterator<Item = String> {

@@ -16,6 +16,7 @@ use tokenizers::{AddedToken, AddedVocabulary, SplitDelimiterBehavior, Tokenizer 
 
 use super::score::{self, Scores};
 use super::{Tokenizer, TokenizerError, byte_of, guarded, literals, strict};
+use crate::fault::Fault;
 use crate::token_type::{BYTE, CONTROL, UNKNOWN, USER_DEFINED};
 use crate::vocabulary::{PRE, Pre, Vocabulary, key};
 
@@ -30,7 +31,7 @@ impl Vocabulary {
         tokens.filter(|token| !token.1.is_empty())
     }
 
-    fn check(&self) -> Result<(), TokenizerError> {
+    fn check(&self) -> Result<(), Fault> {
         let count = self.tokens.len();
         if count == 0 {
             return Err(refused(key::TOKENS, "is empty or missing"));
@@ -80,7 +81,7 @@ impl Vocabulary {
     }
 
     /// The merges as pairs. The first of two equal pairs counts.
-    fn pairs(&self, text: &Vocab) -> Result<Vec<(String, String)>, TokenizerError> {
+    fn pairs(&self, text: &Vocab) -> Result<Vec<(String, String)>, Fault> {
         if self.merges.is_empty() {
             return Err(refused(key::MERGES, "is empty or missing"));
         }
@@ -158,7 +159,10 @@ impl Tokenizer {
         let scored = match vocabulary.model.as_str() {
             "llama" => true,
             "gpt2" => false,
-            _ => return Err(TokenizerError::Model { found: vocabulary.model }),
+            other => {
+                let why = format!("`{other}` is not supported; supported are llama, gpt2");
+                return Err(refused(key::MODEL, why).into());
+            }
         };
         vocabulary.check()?;
         let found = vocabulary.iter().find(|token| token.2 == UNKNOWN).map(|token| token.0);
@@ -182,11 +186,20 @@ impl Tokenizer {
 }
 
 impl Pre {
-    fn find(name: Option<&str>) -> Result<&'static Self, TokenizerError> {
+    /// The rule as the library has it.
+    pub(crate) fn split(&self) -> tokenizers::Result<Split> {
+        let pattern = SplitPattern::Regex(self.pattern.to_owned());
+        Split::new(pattern, SplitDelimiterBehavior::Isolated, false)
+    }
+
+    fn find(name: Option<&str>) -> Result<&'static Self, Fault> {
         let found = PRE.iter().find(|pre| name.is_some_and(|name| pre.names.contains(&name)));
         found.ok_or_else(|| {
-            let supported = PRE.iter().flat_map(|pre| pre.names).copied().collect::<Vec<_>>();
-            TokenizerError::Pre { found: name.map(str::to_owned), supported: supported.join(", ") }
+            let supported: Vec<_> = PRE.iter().flat_map(|pre| pre.names).copied().collect();
+            let name = name.map_or_else(|| "no value".to_owned(), |name| format!("`{name}`"));
+            let supported = supported.join(", ");
+            let why = format!("{name} is not supported with model gpt2; supported are {supported}");
+            refused(key::PRE, why)
         })
     }
 }
@@ -228,16 +241,14 @@ fn byte_level(
             model = model.unk_token(unknown);
         }
         let mut library = Library::new(strict(model.build()?));
-        let words = SplitPattern::Regex(pre.pattern.to_owned());
-        let words = Split::new(words, SplitDelimiterBehavior::Isolated, false)?;
         let bytes = ByteLevel::new(false, true, false);
-        library.with_pre_tokenizer(Some(Words::new(vec![words.into(), bytes.into()])));
+        library.with_pre_tokenizer(Some(Words::new(vec![pre.split()?.into(), bytes.into()])));
         library.with_normalizer(pre.composes.then_some(NFC))?;
         library.with_decoder(Some(bytes));
         Ok(library)
     })
 }
 
-fn refused(key: &'static str, why: impl Into<String>) -> TokenizerError {
-    TokenizerError::Metadata { key, why: why.into() }
+fn refused(key: &str, why: impl Into<String>) -> Fault {
+    Fault::of(format!("metadata `{key}`"), why)
 }

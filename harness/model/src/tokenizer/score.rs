@@ -7,7 +7,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use tokenizers::Token;
 
-use super::error::TokenizerError;
+use super::TokenizerError;
 
 #[derive(Debug)]
 pub(super) struct Scores {
