@@ -15,7 +15,7 @@ use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
 use lathe_harness::gpu::Gpu;
 use lathe_harness::model::synth::weight_type;
-use lathe_harness::plan::run::Runs;
+use lathe_harness::plan::persistent::Persistent;
 use lathe_harness::plan::select::{Hints, parse_hints};
 use lathe_harness::plan::tuned::Store;
 use lathe_kernels::{FloatFormat, Format, KvFormat};
@@ -112,8 +112,8 @@ pub(crate) struct StepOpts {
     /// One dispatch for layers that follow each other (WORKGROUPSxINVOCATIONS, +N with N sectors
     /// of the next weights prefetched by an invocation at a wait, /N of N layers at most), a
     /// dispatch a stage (off), or what the adapter was tested to be able to (auto)
-    #[arg(long, default_value_t = Runs::Auto, value_name = "auto|off|GRID")]
-    runs: Runs,
+    #[arg(long, default_value_t = Persistent::Auto, value_name = "auto|off|GRID")]
+    persistent: Persistent,
     /// Use this variant or fail: KERNEL=VARIANT, or KERNEL=FILE.wgsl for a file of your own, with a
     /// TOML beside it that maps what differs; KERNEL/VARIANT=FILE.wgsl says in whose place it
     /// stands, else the first's. May be repeated
@@ -129,7 +129,7 @@ impl StepOpts {
             acts: self.activations,
             hints: parse_hints(&self.hint)?,
             store: (!self.untuned).then(Store::default_path),
-            runs: self.runs,
+            persistent: self.persistent,
             ..DecodeOptions::default()
         })
     }
@@ -196,7 +196,7 @@ impl ModelOpts {
         let Loaded { model, prompt, options, .. } = self.load()?;
         let context = prompt.len() + generate;
         let script = Script { prompt, generate, seed: options.seed, ..Script::default() };
-        Ok((model, DecodeOptions { context, runs: Runs::Off, ..options }, script))
+        Ok((model, DecodeOptions { context, persistent: Persistent::Off, ..options }, script))
     }
 }
 

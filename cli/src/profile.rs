@@ -15,7 +15,7 @@ use lathe_harness::execute::GpuExecutor;
 use lathe_harness::files;
 use lathe_harness::gpu::{Gpu, Pipelines};
 use lathe_harness::measure::{RunWatch, copy_bandwidth, peaks};
-use lathe_harness::plan::run::Runs;
+use lathe_harness::plan::persistent::Persistent;
 use lathe_harness::report::trace::trace;
 
 use crate::global::Global;
@@ -122,7 +122,7 @@ impl Profiled<'_> {
 
     /// A record of a decode, operation by operation.
     pub(crate) fn steps(mut self, global: &Global, log_every: usize) -> Result<Record> {
-        self.options.runs = Runs::Off;
+        self.options.persistent = Persistent::Off;
         let mut watch = RunWatch::begin(self.gpu)?;
         let environment = &mut watch.environment;
         let (floors, ceilings) = floors(self.gpu, environment.copy_gb_s)?;
@@ -159,7 +159,7 @@ impl Profiled<'_> {
 
     /// Prints a prompt, operation by operation.
     fn prompt(mut self, global: &Global) -> Result<()> {
-        self.options.runs = Runs::Off;
+        self.options.persistent = Persistent::Off;
         let graph = self.graph()?;
         let mut executor = self.load(global, &graph)?;
         let profiler = Profiler::new(&graph, &mut executor, self.script, self.verify)?;
@@ -186,10 +186,10 @@ impl Profiled<'_> {
             });
         }
         let graph = self.graph()?;
-        if graph.recording.runs.is_empty() {
-            let runs = self.options.runs;
+        if graph.recording.persistent.is_empty() {
+            let runs = self.options.persistent;
             return Err(Error::Usage(format!(
-                "no layers of this step are one dispatch (--runs {runs}); `decode -v` says why"
+                "no layers of this step are one dispatch (--persistent {runs}); `decode -v` says why"
             )));
         }
         // Before the weights take the memory.

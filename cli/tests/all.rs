@@ -18,7 +18,7 @@ mod measure;
 mod memory;
 mod mistakes;
 mod perplexity;
-mod runs;
+mod persistent;
 mod rusty;
 mod sampling;
 mod scripts;

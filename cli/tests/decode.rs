@@ -15,11 +15,11 @@ use lathe_harness::gpu::Gpu;
 use lathe_harness::judge::diff;
 use lathe_harness::model::synth::{SynthArch, SynthSpec};
 use lathe_harness::plan::Plan;
+use lathe_harness::plan::persistent::Persistent;
 use lathe_harness::plan::recording::{Part, TensorId, TensorInit};
-use lathe_harness::plan::run::Runs;
 use lathe_harness::plan::select::{Hints, parse_hints};
 use lathe_harness::plan::weights::{Bytes, WeightRows};
-use lathe_kernels::phases::Grid;
+use lathe_kernels::persistent::Grid;
 use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
 
 use crate::common::{self, Device, Golden, LONGER, nmse, observed, on_cpu, on_gpu};
@@ -100,7 +100,7 @@ fn rows_of(names: [&str; 2], sequences: [usize; 2]) {
         }
         let Some(gpu) = &gpu else { continue };
         for (_, context, together) in IN_RUNS.iter().filter(|(of, ..)| *of == name) {
-            in_runs(gpu, name, golden, *context, *together);
+            in_persistent(gpu, name, golden, *context, *together);
         }
     }
 }
@@ -292,27 +292,28 @@ impl Row<'_> {
 }
 
 /// Layers that are one dispatch: each phase's output, and the next one's input.
-fn in_runs(gpu: &Device, name: &str, golden: &Golden, context: usize, together: u32) {
+fn in_persistent(gpu: &Device, name: &str, golden: &Golden, context: usize, together: u32) {
     let row = Row { name, golden, kv: KvFormat::F32 };
     let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: together };
     let apart = row.graph(&gpu.caps, &options(row.kv, context, 32));
-    let way = DecodeOptions { runs: Runs::Of(grid), ..options(row.kv, context, 32) };
+    let way = DecodeOptions { persistent: Persistent::Of(grid), ..options(row.kv, context, 32) };
     let graph = row.graph(&gpu.caps, &way);
     let recording = &graph.recording;
-    let in_runs: Vec<_> = recording.runs.iter().map(|run| run.layers).collect();
-    let said = format!("{name} {context}: runs of {in_runs:?} layers");
-    assert_eq!(in_runs.iter().sum::<usize>(), golden.model.config.n_layers, "{said}");
-    let most = in_runs.iter().copied().max().unwrap_or(0) as u32;
+    let in_persistent: Vec<_> = recording.persistent.iter().map(|run| run.layers).collect();
+    let said = format!("{name} {context}: runs of {in_persistent:?} layers");
+    assert_eq!(in_persistent.iter().sum::<usize>(), golden.model.config.n_layers, "{said}");
+    let most = in_persistent.iter().copied().max().unwrap_or(0) as u32;
     assert!(most <= together && (most > 1) == (together > 1), "{said}");
     assert!(recording.dispatches() < apart.recording.dispatches(), "{said}");
     // Waits bring quantised weights; dense ones are loaded ahead of them by what reads them.
     let is_quantised = name.contains("q4") || name.contains("q80");
-    let prefetches = recording.runs.iter().any(|run| run.code.text.contains("run_prefetch_"));
+    let prefetches =
+        recording.persistent.iter().any(|run| run.code.text.contains("grid_prefetch_"));
     assert!(prefetches || !is_quantised, "{said}");
     let mut executor = on_gpu(gpu, &graph);
     // One operation of a run cannot be looked at alone.
     let error = diff::part(&mut executor, Part::Steps(1), 0).unwrap_err();
-    assert!(error.to_string().contains("--runs off"), "{error}");
+    assert!(error.to_string().contains("--persistent off"), "{error}");
     assert!(executor.op_timer(Part::Steps(1)).is_err());
     row.steps(&graph, &mut executor, &golden.logits, 1e-8);
     // Several steps a submission, after a prompt of steps and in chunks, of which runs are no part.
@@ -595,7 +596,7 @@ fn sabotage(graph: &mut DecodeGraph, gpu: &Gpu, kernel: &str, from: &str, to: &s
 }
 
 #[test]
-fn runs_that_cannot_be_are_refused() {
+fn persistent_kernels_that_cannot_be_are_refused() {
     let golden = Golden::load("llama-tiny-f16");
     let built = |n: usize, sampling| {
         let one = options(KvFormat::F32, 8, 32);

@@ -14,7 +14,7 @@ use crate::adapter::Capabilities;
 use crate::codes::{FloatFormat, Format, KvFormat, Order, Packing};
 use crate::layout::{KvVectors, RopeSpec};
 use crate::param::{Param, Params, Problem, Shape, ShapeError, State};
-use crate::phases::Grid;
+use crate::persistent::Grid;
 
 /// A function of an operation's parameters.
 pub type Of<P, T> = &'static (dyn Fn(&P) -> T + Send + Sync);

@@ -12,7 +12,7 @@ pub mod codes;
 pub mod descriptor;
 pub mod layout;
 pub mod param;
-pub mod phases;
+pub mod persistent;
 pub mod reflect;
 pub mod registry;
 pub mod shared;
@@ -31,7 +31,7 @@ mod declare {
     pub(crate) use crate::layout::KvVectors;
     pub(crate) use crate::len;
     pub(crate) use crate::param::*;
-    pub(crate) use crate::phases::Grid;
+    pub(crate) use crate::persistent::Grid;
     pub(crate) use crate::shared::*;
 }
 

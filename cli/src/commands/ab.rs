@@ -29,8 +29,8 @@ pub(crate) struct Opts {
     /// First side: VARIANT, `selected` for the one that decode takes, or [VARIANT=]FILE.wgsl, a
     /// file in that variant's place (else the first's); for `decode` KERNEL=VARIANT,
     /// KERNEL[/VARIANT]=FILE.wgsl, or weights=f16 (any type of `lathe quantize`) for weights
-    /// converted while loading, beside weights=as_stored; or runs=off, runs=128x512 and so on, as
-    /// --runs of decode
+    /// converted while loading, beside weights=as_stored; or persistent=off, persistent=128x512 and so on, as
+    /// --persistent of decode
     #[arg(long, value_name = "VARIANT")]
     a: String,
     /// Second side, judged against the first

@@ -105,7 +105,7 @@ struct Report {
     verified: Option<Verified>,
     /// Absent where none did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    runs_gave_up: Option<GaveUp>,
+    persistent_gave_up: Option<GaveUp>,
     selected: Vec<Selected>,
 }
 
@@ -198,7 +198,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         selected: graph.selected.clone(),
         prompt_tokens: script.prompt,
         generated: run.generated,
-        runs_gave_up: run.runs_gave_up,
+        persistent_gave_up: run.persistent_gave_up,
     };
     global.print(&report, || print(&report));
     Ok(())
@@ -250,7 +250,9 @@ fn print(r: &Report) {
         ("dispatches a token", Some(r.dispatches_per_token.to_string())),
         (
             "runs",
-            r.runs_gave_up.as_ref().map(|g| format!("gave up after {} tokens, then off", g.tokens)),
+            r.persistent_gave_up
+                .as_ref()
+                .map(|g| format!("gave up after {} tokens, then off", g.tokens)),
         ),
         ("bytes a token", Some(table::bytes(r.bytes_per_token))),
         (

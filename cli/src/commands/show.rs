@@ -7,10 +7,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use lathe_harness::decode::{DecodeOptions, Model};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::plan::backend_text::{self, Language};
-use lathe_harness::plan::run::{Run, Runs};
+use lathe_harness::plan::persistent::{Persistent, Run};
 use lathe_harness::plan::target::Target;
 use lathe_harness::plan::{Subject, shapes};
-use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, phases};
+use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, persistent};
 
 use crate::global::Global;
 use crate::{args, out};
@@ -30,7 +30,7 @@ pub(crate) struct Opts {
     context: usize,
     /// With `run`, its workgroups
     #[arg(long, value_name = "GRID", default_value = "128x256")]
-    runs: Runs,
+    persistent: Persistent,
     /// Apply the overrides of a shape, such as K=1152,N=6912, and show each stage by itself
     #[arg(long)]
     shape: Option<String>,
@@ -58,7 +58,7 @@ fn language() -> impl TypedValueParser<Value = Language> {
 
 pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if opts.target == "run" {
-        let text = run_of_layer(opts)?;
+        let text = persistent_of_layer(opts)?;
         match global.json {
             true => out::json(&serde_json::json!({
                 "layer": opts.layer, "language": opts.language.name(), "text": text,
@@ -105,15 +105,18 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
 }
 
 /// The text of the persistent kernel with this layer, on an adapter with generous capabilities.
-fn run_of_layer(opts: &Opts) -> Result<String> {
+fn persistent_of_layer(opts: &Opts) -> Result<String> {
     let model = opts.model.as_ref();
     let model =
-        model.ok_or_else(|| Error::Usage("`show run` shows a layer of a --model".into()))?;
-    let Runs::Of(grid) = opts.runs else {
-        return Err(Error::Usage("`show run` takes --runs WORKGROUPSxINVOCATIONS".into()));
+        model.ok_or_else(|| Error::Usage("`show persistent` shows a layer of a --model".into()))?;
+    let Persistent::Of(grid) = opts.persistent else {
+        return Err(Error::Usage(
+            "`show persistent` takes --persistent WORKGROUPSxINVOCATIONS".into(),
+        ));
     };
     let model = Model::open(model)?;
-    let options = DecodeOptions { runs: Runs::Of(grid), ..DecodeOptions::of_step(opts.context) };
+    let options =
+        DecodeOptions { persistent: Persistent::Of(grid), ..DecodeOptions::of_step(opts.context) };
     // More than a phase alone needs: a run has the buffers of all its operations.
     let caps = Capabilities {
         storage_buffers: 64,
@@ -126,15 +129,15 @@ fn run_of_layer(opts: &Opts) -> Result<String> {
     let of_layer = |run: &&Run| {
         recording.ops[run.ops.clone()].iter().any(|op| op.label.layer == Some(opts.layer))
     };
-    let run = recording.runs.iter().find(of_layer).ok_or_else(|| {
+    let run = recording.persistent.iter().find(of_layer).ok_or_else(|| {
         let (layers, path) = (config.n_layers, file.path.display());
         Error::Usage(format!("layer {} of {layers} in {path} is no run on this grid", opts.layer))
     })?;
     if opts.language == Language::Wgsl {
         return Ok(run.code.text.to_string());
     }
-    let (module, info) = run.code.reflection.resolved(phases::ENTRY, &Constants::new())?;
-    let written = opts.language.write(&module, &info, phases::ENTRY);
+    let (module, info) = run.code.reflection.resolved(persistent::ENTRY, &Constants::new())?;
+    let written = opts.language.write(&module, &info, persistent::ENTRY);
     written.map_err(|e| Error::CheckFailed(format!("layer {}: {e}", opts.layer)))
 }
 

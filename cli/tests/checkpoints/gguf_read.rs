@@ -1,8 +1,8 @@
 //! GGUF files that are read, odd as they are, and the errors of cutting them.
 
+use lathe_harness::model::Keys;
 use lathe_harness::model::gguf::writer::GgufWriter;
 use lathe_harness::model::gguf::{Value, ValueType};
-use lathe_harness::model::Keys;
 use lathe_harness::model::{GgmlType, Gguf};
 
 use crate::gguf::{array, find_name};

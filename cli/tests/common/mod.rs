@@ -406,7 +406,7 @@ pub(crate) enum Fault {
 impl Fault {
     fn submit(fault: &Cell<Self>) -> Result<()> {
         if let Self::Waits(left) = fault.get() {
-            let gave_up = || Error::Waits { adapter: "a test".into(), waits: 1 };
+            let gave_up = || Error::GridBarrier { adapter: "a test".into(), waits: 1 };
             fault.set(Self::Waits(left.checked_sub(1).ok_or_else(gave_up)?));
         }
         Ok(())

@@ -13,7 +13,7 @@ use lathe_device::execute::GpuExecutor;
 use lathe_device::gpu::{Gpu, Pipelines, Policy};
 use lathe_device::measure::ab::{self, AbOptions, Outcome};
 use lathe_device::measure::canary;
-use lathe_device::plan::run::Runs;
+use lathe_device::plan::persistent::Persistent;
 use lathe_device::plan::select::{Hints, parse_hints};
 use lathe_model::synth::weight_type;
 use lathe_record::record::Verified;
@@ -42,14 +42,15 @@ impl Side {
 /// and variants are compared as dispatches of their own.
 fn built(gpu: &Gpu, model: &Path, side: &str, context: usize) -> Result<DecodeGraph> {
     let usage = |e: &dyn std::fmt::Display| Error::Usage(format!("{side}: {e}"));
-    let (mut hints, mut quantise, mut runs) = (Hints::new(), None, Runs::Off);
+    let (mut hints, mut quantise, mut persistent) = (Hints::new(), None, Persistent::Off);
     match side.split_once('=') {
-        Some(("runs", text)) => runs = text.parse().map_err(|e: String| usage(&e))?,
+        Some(("runs", text)) => persistent = text.parse().map_err(|e: String| usage(&e))?,
         Some(("weights", "as_stored")) => {}
         Some(("weights", ty)) => quantise = Some(weight_type(ty).map_err(|e| usage(&e))?),
         _ => hints = parse_hints(&[side.to_owned()])?,
     }
-    let options = DecodeOptions { context, hints, store: None, runs, ..DecodeOptions::default() };
+    let options =
+        DecodeOptions { context, hints, store: None, persistent, ..DecodeOptions::default() };
     Model::open_as(model, quantise)?.graph(Some(gpu), &options)
 }
 

@@ -336,7 +336,7 @@ impl<'a> Bench<'a> {
                 gpu_memory_bytes: peak,
                 gpu_memory_predicted_bytes: predicted.predicted_bytes,
                 verified,
-                run_grid: graph.run_grid(),
+                persistent_grid: graph.persistent_grid(),
                 selected: graph.selected,
                 watched,
             },

@@ -72,7 +72,7 @@ pub struct Run {
     /// Set if the persistent kernel timed out and steps went on with a dispatch per stage. After
     /// tokens were handed out, only the first has a time: times of both paths together are no
     /// figure.
-    pub runs_gave_up: Option<GaveUp>,
+    pub persistent_gave_up: Option<GaveUp>,
 }
 
 /// A persistent kernel whose grid barrier timed out, after which steps went on with a dispatch per

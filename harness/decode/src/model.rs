@@ -27,7 +27,7 @@ use super::options::DecodeOptions;
 use super::session::Session;
 use lathe_device::error::{Error, Result};
 use lathe_device::gpu::{Gpu, Pipelines};
-use lathe_device::plan::run::Runs;
+use lathe_device::plan::persistent::Persistent;
 use lathe_device::plan::tuned::Store;
 use lathe_model::chat::ChatTemplate;
 use lathe_model::tokenizer::Tokenizer;
@@ -138,19 +138,24 @@ impl Model {
             (Some(gpu), Some(path)) => Some(Store::read(path)?.of(&gpu.place())),
             _ => None,
         };
-        let grid = match options.runs {
-            Runs::Off => None,
-            Runs::Of(grid) | Runs::Assumed(grid) => Some(grid),
-            Runs::Auto => match gpu.filter(|_| sequences == 1).map(Gpu::run_grid).transpose()? {
-                Some(Ok(grid)) => Some(grid),
-                Some(Err(reason)) => {
-                    tracing::info!("no runs of operations: {reason}");
-                    None
+        let grid = match options.persistent {
+            Persistent::Off => None,
+            Persistent::Of(grid) | Persistent::Assumed(grid) => Some(grid),
+            Persistent::Auto => {
+                match gpu.filter(|_| sequences == 1).map(Gpu::persistent_grid).transpose()? {
+                    Some(Ok(grid)) => Some(grid),
+                    Some(Err(reason)) => {
+                        tracing::info!("no runs of operations: {reason}");
+                        None
+                    }
+                    None => None,
                 }
-                None => None,
-            },
+            }
         };
-        let options = DecodeOptions { runs: grid.map_or(Runs::Off, Runs::Of), ..options.clone() };
+        let options = DecodeOptions {
+            persistent: grid.map_or(Persistent::Off, Persistent::Of),
+            ..options.clone()
+        };
         let (path, tuned) = (&self.file.path, tuned.as_ref());
         graph::build(path, &self.config, &self.weights, &caps, &options, tuned)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lathe_kernels::{FloatFormat, KvFormat};
 
 use super::sampling::Sampling;
-use lathe_device::plan::run::Runs;
+use lathe_device::plan::persistent::Persistent;
 use lathe_device::plan::select::Hints;
 use lathe_device::plan::tuned::Store;
 
@@ -60,7 +60,7 @@ pub struct DecodeOptions {
     /// Store of tuned choices; none to leave them out.
     pub store: Option<PathBuf>,
     /// Layers that run as one dispatch, in steps of one sequence.
-    pub runs: Runs,
+    pub persistent: Persistent,
     /// Decode steps per submission; none for as many as fit [`super::FRAME`].
     pub steps_per_submit: Option<usize>,
 }
@@ -77,7 +77,7 @@ impl Default for DecodeOptions {
             seed: 42,
             hints: Hints::new(),
             store: Some(Store::default_path()),
-            runs: Runs::Auto,
+            persistent: Persistent::Auto,
             steps_per_submit: None,
         }
     }
@@ -87,8 +87,8 @@ impl DecodeOptions {
     /// A step by the kernels' own preferences: a dispatch per stage, no chunks of prompts, no tuned
     /// choices.
     pub fn of_step(context: usize) -> Self {
-        let (chunks, store, runs) = (Some(Chunks::NONE), None, Runs::Off);
-        Self { context, chunks, store, runs, ..Self::default() }
+        let (chunks, store, persistent) = (Some(Chunks::NONE), None, Persistent::Off);
+        Self { context, chunks, store, persistent, ..Self::default() }
     }
 
     /// Chunks of prompts as they are built: none for several sequences, and none larger than the

@@ -15,8 +15,8 @@ use super::session::settle;
 use super::verify::Checked;
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{Execute, GpuExecutor};
+use lathe_device::plan::persistent::{self, LeftOut};
 use lathe_device::plan::recording::{Op, Part};
-use lathe_device::plan::run::{self, LeftOut};
 use lathe_record::paired::median;
 use lathe_record::record::{OpTotal, Profile, ProfiledOp, ProfiledStep, Unprofiled, Verified};
 use lathe_record::steady::steady;
@@ -156,7 +156,7 @@ impl<'a> Profiler<'a> {
     /// No layers are one dispatch of three phases and more, or the device has no timestamps.
     pub fn phases(mut self, gb_s: f64, rounds: usize) -> Result<PhaseProfile> {
         let gpu = Arc::clone(&self.executor.gpu);
-        let left_out = run::without_each_phase(&self.graph.recording, &gpu.caps)?;
+        let left_out = persistent::without_each_phase(&self.graph.recording, &gpu.caps)?;
         if left_out.is_empty() {
             return Err(Error::Usage(
                 "no layers of this step are one dispatch of three phases and more".into(),

@@ -11,7 +11,7 @@ use super::{Observer, Stage};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_device::gpu::{Pipelines, Policy};
-use lathe_device::plan::run::Runs;
+use lathe_device::plan::persistent::Persistent;
 use lathe_record::AdapterSummary;
 use lathe_record::record::Verified;
 use lathe_record::steady::steady;
@@ -117,7 +117,7 @@ impl<'a> Session<'a> {
         self.take_over(script, Some(looks), on)
     }
 
-    /// Runs a script. If a grid barrier of [`Runs::Auto`] times out, the session goes on with a
+    /// Runs a script. If a grid barrier of [`Persistent::Auto`] times out, the session goes on with a
     /// dispatch per stage, after the tokens that were handed out.
     fn take_over(
         &mut self,
@@ -131,9 +131,9 @@ impl<'a> Session<'a> {
             Err(error) => error,
         };
         let Run { generated: known, ttft, .. } = std::mem::take(&mut run);
-        let gave_up = self.without_runs(error, known.len())?;
+        let gave_up = self.without_persistent(error, known.len())?;
         let verified = self.attempt(&script.behind(&known), known.len(), looks, &mut run, on)?;
-        Ok(Run { runs_gave_up: Some(gave_up), verified, ..run.behind(&known, ttft) })
+        Ok(Run { persistent_gave_up: Some(gave_up), verified, ..run.behind(&known, ttft) })
     }
 
     /// Runs a script whose first `known` tokens were handed out before.
@@ -191,26 +191,26 @@ impl<'a> Session<'a> {
 
     /// Goes on with a dispatch per stage and a warning if `error` is a grid barrier's time-out and
     /// the user did not choose the persistent kernel. `tokens` were handed out until then.
-    /// [`Runs::Auto`] is off on this device from now on.
+    /// [`Persistent::Auto`] is off on this device from now on.
     ///
     /// # Errors
     /// `error` itself where it is another or the runs were an explicit choice; those of
     /// [`Model::graph`].
-    fn without_runs(&mut self, error: Error, tokens: usize) -> Result<GaveUp> {
+    fn without_persistent(&mut self, error: Error, tokens: usize) -> Result<GaveUp> {
         let Executor::Gpu(executor) = &self.executor else { return Err(error) };
-        let Some(run) = executor.recording.runs.first() else { return Err(error) };
+        let Some(kernel) = executor.recording.persistent.first() else { return Err(error) };
         let waits = match error {
-            Error::Waits { waits, .. } if self.options.runs.is_auto() => waits,
+            Error::GridBarrier { waits, .. } if self.options.persistent.is_auto() => waits,
             other => return Err(other),
         };
-        let (gpu, grid) = (&executor.gpu, Runs::Of(run.grid).to_string());
+        let (gpu, grid) = (&executor.gpu, Persistent::Of(kernel.grid).to_string());
         tracing::warn!(
-            "{}: workgroups of a run of operations waited in vain for others ({waits} of them); going \
-             on with a dispatch a stage, as with --runs off, after {tokens} tokens that stand",
+            "{}: workgroups of a persistent kernel of operations waited in vain for others ({waits} of them); going \
+             on with a dispatch a stage, as with --persistent off, after {tokens} tokens that stand",
             gpu.adapter.name
         );
-        gpu.distrust_runs("workgroups of a run waited in vain for others".into());
-        self.options.runs = Runs::Off;
+        gpu.distrust_persistent("workgroups of a run waited in vain for others".into());
+        self.options.persistent = Persistent::Off;
         let graph = self.model.graph(Some(gpu), &self.options)?;
         let recording = Arc::clone(&graph.recording);
         let executor = executor.sharing(&Pipelines::default(), recording, Policy::Plain)?;

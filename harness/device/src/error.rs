@@ -34,10 +34,10 @@ pub enum Error {
     },
     /// Workgroups of one dispatch did not run at the same time, so a grid barrier timed out.
     #[error(
-        "{adapter}: workgroups of a run of operations waited in vain for others ({waits} of them); \
-         --runs off gives every operation a dispatch of its own"
+        "{adapter}: workgroups of a persistent kernel of operations waited in vain for others ({waits} of them); \
+         --persistent off gives every operation a dispatch of its own"
     )]
-    Waits {
+    GridBarrier {
         /// Adapter name.
         adapter: String,
         /// Waits at a grid barrier that timed out.
@@ -162,7 +162,7 @@ impl Error {
                 ..
             }) => 2,
             Error::NoAdapter(_) | Error::Unavailable { .. } | Error::Memory(_) => 3,
-            Error::DeviceLost { .. } | Error::Gpu { .. } | Error::Waits { .. } => 4,
+            Error::DeviceLost { .. } | Error::Gpu { .. } | Error::GridBarrier { .. } => 4,
             Error::Model(_) | Error::Undecodable { .. } => 5,
         }
     }

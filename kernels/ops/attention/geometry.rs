@@ -129,7 +129,7 @@ fn rows_in_flight<P: Cache>(
 
 /// Splits that every workgroup of the next phase may combine: up to a number of splits and of
 /// bytes. More were measured to cost more than a second stage
-/// (docs/findings/runs-attention-geometry.md).
+/// (docs/findings/persistent-attention-geometry.md).
 fn inlined_splits<P: Heads>(p: &P) -> usize {
     const MOST: usize = 4;
     const MOST_BYTES: usize = 32 << 10;
@@ -164,13 +164,13 @@ pub fn split_phase<P: Cache>(
     let lanes = constants.iter().find(|c| c.0 == "LANES").map_or(1, |c| c.1 as usize);
     let teams = wg / lanes;
     // Measured: of keys and values so short, more splits are more to combine and nothing sooner
-    // (docs/findings/runs-attention-geometry.md).
+    // (docs/findings/persistent-attention-geometry.md).
     const WORTH_A_SPLIT: usize = 10 << 10;
     let worth = (2 * p.kv_size() * p.vector_bytes() / WORTH_A_SPLIT).max(1);
     let of =
         |heads: usize, splits: usize| Share { heads, splits, rows: p.kv_size() / (splits * teams) };
     // Measured: few slots want many workgroups with little to do each, a head and a row or two a
-    // lane, rather than more splits (docs/findings/runs-attention-geometry.md).
+    // lane, rather than more splits (docs/findings/persistent-attention-geometry.md).
     let parts = |heads: usize| p.q_per_kv() / heads;
     let whole = |heads: &usize| {
         p.q_per_kv().is_multiple_of(*heads) && p.kv_heads() * parts(*heads) <= groups
@@ -187,7 +187,7 @@ pub fn split_phase<P: Cache>(
         }
     }
     // Measured: four rounds or more, each with as much under way as that leaves
-    // (docs/findings/runs-attention-geometry.md).
+    // (docs/findings/persistent-attention-geometry.md).
     let most = |scores: usize| rows_in_flight(p, lanes, smallest, share.heads, scores);
     let few = most(FEW_SCORES).min(power_up_to(share.rows));
     let in_flight = few.max(most(MANY_SCORES).min(power_up_to(share.rows / 4)));

@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use lathe_kernels::phases::Grid;
+use lathe_kernels::persistent::Grid;
 use lathe_kernels::{Capabilities, Packing};
 
 use super::Selected;
 use super::step::{Listed, Node, Steps};
 use lathe_device::error::{Error, Result};
 use lathe_device::plan::Plan;
+use lathe_device::plan::persistent;
 use lathe_device::plan::recording::{Chunk, Recording, Tensor, TensorId, TensorInit};
-use lathe_device::plan::run;
 use lathe_device::plan::select::{Hints, SelectError, Selection, select};
 use lathe_device::plan::tuned::Tuned;
 
@@ -22,7 +22,7 @@ pub(super) struct Chooser<'a> {
     pub(super) hints: &'a Hints,
     pub(super) tuned: Option<&'a Tuned>,
     /// Workgroups of a layer that is a run.
-    pub(super) runs: Option<Grid>,
+    pub(super) persistent: Option<Grid>,
     /// The model's name in errors.
     pub(super) path: &'a Path,
     /// Tensors of all alternatives; matrices are packed as the chosen variants read them.
@@ -45,7 +45,7 @@ impl Chooser<'_> {
         let tail = resolved[..tail].iter().map(Vec::len).sum();
         let mut ops: Vec<Undecided> = resolved.into_iter().flatten().collect();
         follow_stream(&mut ops, streams);
-        let ops = self.choose(ops, self.runs)?;
+        let ops = self.choose(ops, self.persistent)?;
         let mut in_chunks = Vec::new();
         for (tokens, nodes) in chunks {
             // A chunk reads matrices as the step packs them.
@@ -53,21 +53,21 @@ impl Chooser<'_> {
             in_chunks.push((tokens, self.choose(ops, None)?));
         }
         let mut recording = recorded(std::mem::take(&mut self.tensors), ops, tail, in_chunks);
-        if let Some(grid) = self.runs {
-            run::add_runs(&mut recording, grid, self.caps)?;
+        if let Some(grid) = self.persistent {
+            persistent::add(&mut recording, grid, self.caps)?;
         }
         Ok(recording)
     }
 
     /// A variant for each operation: first for those whose parameters are known, which say how
     /// their matrices are packed, then for those that read a matrix as it is.
-    fn choose(&mut self, ops: Vec<Undecided>, runs: Option<Grid>) -> Result<Vec<Chosen>> {
+    fn choose(&mut self, ops: Vec<Undecided>, persistent: Option<Grid>) -> Result<Vec<Chosen>> {
         let mut selections = Vec::with_capacity(ops.len());
         for undecided in &ops {
             let fixed = !undecided.0.is_as_packed();
             selections.push(fixed.then(|| self.select(undecided)).transpose()?);
         }
-        if let Some(grid) = runs {
+        if let Some(grid) = persistent {
             self.as_phases(&ops, &mut selections, grid);
         }
         for ((op, _), selection) in ops.iter().zip(&selections) {
@@ -183,7 +183,7 @@ impl Chooser<'_> {
             return Some(format!("{} is hinted", op.kernel));
         }
         let fusion = kernel.fuses.as_ref()?;
-        let declared = match self.runs {
+        let declared = match self.persistent {
             Some(_) => (fusion.against_phase)(shape),
             None => (fusion.against)(shape),
         };

@@ -17,8 +17,8 @@ use super::options::DecodeOptions;
 use super::sampling::Sampling;
 use choose::Chooser;
 use lathe_device::error::{Error, Result};
+use lathe_device::plan::persistent::Persistent;
 use lathe_device::plan::recording::{Recording, TensorId};
-use lathe_device::plan::run::Runs;
 use lathe_device::plan::target::kernel_named;
 use lathe_device::plan::tuned::Tuned;
 use lathe_model::Config;
@@ -90,8 +90,8 @@ impl DecodeGraph {
     }
 
     /// The grid of runs of operations, as records have it; none where there are none.
-    pub fn run_grid(&self) -> Option<String> {
-        self.recording.runs.first().map(|run| Runs::Of(run.grid).to_string())
+    pub fn persistent_grid(&self) -> Option<String> {
+        self.recording.persistent.first().map(|kernel| Persistent::Of(kernel.grid).to_string())
     }
 
     /// Bytes of all KV caches.
@@ -142,13 +142,14 @@ pub fn build(
     }
     let chunks = options.built_chunks();
     let mut step = step::list(config, weights, options, chunks, caps.binding_bytes);
-    let runs = match options.runs {
-        Runs::Of(grid) | Runs::Assumed(grid) if options.sequences == 1 => Some(grid),
+    let persistent = match options.persistent {
+        Persistent::Of(grid) | Persistent::Assumed(grid) if options.sequences == 1 => Some(grid),
         _ => None,
     };
     let (hints, tensors) = (&options.hints, std::mem::take(&mut step.tensors));
     let caches = std::mem::take(&mut step.caches);
-    let mut chooser = Chooser { caps, hints, tuned, path, runs, tensors, selected: Vec::new() };
+    let mut chooser =
+        Chooser { caps, hints, tuned, path, persistent, tensors, selected: Vec::new() };
     let recording = chooser.record(step)?;
     let selected = chooser.selected;
     for (name, hint) in &options.hints {

@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::gpu::{Bound, DeviceBuffer, Gpu, Pipeline, Pipelines, Policy};
 use crate::plan::PlannedStage;
 use crate::plan::memory::Memory;
+use crate::plan::persistent::PersistentKernel;
 use crate::plan::recording::{Op, Part, Recording, Tensor, TensorId, TensorInit};
-use crate::plan::run::Run;
 
 pub use op_timer::{OpTimer, TimedStep};
 
@@ -151,7 +151,7 @@ impl GpuExecutor {
         recording: Arc<Recording>,
         blocks: Vec<Arc<DeviceBuffer>>,
     ) -> Result<Self> {
-        let dispatches = prepared(&gpu, pipelines, &recording.ops, &recording.runs, &blocks)?;
+        let dispatches = prepared(&gpu, pipelines, &recording.ops, &recording.persistent, &blocks)?;
         let tail = dispatches.partition_point(|d| d.op < recording.tail);
         let chunks = recording.chunks.iter().map(|_| None).collect();
         let pipelines = pipelines.clone();
@@ -205,15 +205,15 @@ impl GpuExecutor {
 
     /// Buffer whose first word counts timed-out waits at grid barriers.
     fn gave_up(&self) -> Option<&DeviceBuffer> {
-        self.recording.runs.first().map(|run| self.block(run.arrivals))
+        self.recording.persistent.first().map(|kernel| self.block(kernel.arrivals))
     }
 
     /// Fails if any of a run's waits at grid barriers timed out, `waits` of them, and resets the
     /// barrier's counters.
-    fn check_waits(&self, waits: u32) -> Result<()> {
+    fn check_barriers(&self, waits: u32) -> Result<()> {
         let Some(block) = self.gave_up().filter(|_| waits > 0) else { return Ok(()) };
         block.write(&self.gpu, 0, &vec![0; block.bytes as usize]);
-        Err(Error::Waits { adapter: self.gpu.adapter.name.clone(), waits })
+        Err(Error::GridBarrier { adapter: self.gpu.adapter.name.clone(), waits })
     }
 
     fn submit_pass(&self, encode: impl FnOnce(&mut wgpu::ComputePass<'_>)) -> Result<()> {
@@ -284,7 +284,7 @@ fn prepared(
     gpu: &Gpu,
     pipelines: &Pipelines,
     ops: &[Op],
-    runs: &[Run],
+    runs: &[PersistentKernel],
     blocks: &[Arc<DeviceBuffer>],
 ) -> Result<Vec<Dispatch>> {
     let mut dispatches = Vec::new();
@@ -292,14 +292,15 @@ fn prepared(
     let mut runs = runs.iter().peekable();
     let mut index = 0;
     while let Some(op) = ops.get(index) {
-        if let Some(run) = runs.next_if(|run| run.ops.start == index) {
-            let bound = |name: &str| match run.bound(name) {
+        if let Some(kernel) = runs.next_if(|kernel| kernel.ops.start == index) {
+            let bound = |name: &str| match kernel.bound(name) {
                 one if !one.is_shared() => block(one.tensors[0]),
                 stack => blocks[stack.tensors[0].0].binding_of(stack.bytes()),
             };
-            let (pipeline, groups) = (pipelines.of_run(gpu, run)?, [run.grid.groups, 1, 1]);
+            let (pipeline, groups) =
+                (pipelines.of_persistent(gpu, kernel)?, [kernel.grid.groups, 1, 1]);
             dispatches.push(Dispatch::new(gpu, (index, op), pipeline, groups, &bound)?);
-            index = run.ops.end;
+            index = kernel.ops.end;
             continue;
         }
         for (stage, pipeline) in op.plan.stages.iter().zip(pipelines.of(gpu, &op.plan)?) {
@@ -386,7 +387,7 @@ impl Execute for GpuExecutor {
         self.submit_pass(|pass| self.encode_parts(pass, parts))?;
         let Some(block) = self.gave_up() else { return Ok(()) };
         let words: Vec<u32> = bytemuck::pod_collect_to_vec(&block.read(&self.gpu)?[..4]);
-        self.check_waits(words[0])
+        self.check_barriers(words[0])
     }
 
     fn stream(

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lathe_kernels::phases::Grid;
+use lathe_kernels::persistent::Grid;
 use lathe_kernels::{Capabilities, CooperativeMatrix};
 use lathe_record::AdapterSummary;
 use wgpu::BufferUsages;

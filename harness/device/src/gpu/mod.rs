@@ -4,12 +4,12 @@
 mod adapter;
 mod buffers;
 mod device;
+mod grid_barrier;
 mod memory;
 mod pipeline;
 mod state;
 mod sysfs;
 mod timer;
-mod waits;
 
 /// The wgpu that shaders are compiled with; `Cargo.toml` pins it.
 pub const WGPU_VERSION: &str = "30.0.1";

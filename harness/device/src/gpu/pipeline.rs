@@ -6,11 +6,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lathe_kernels::reflect::Buffer;
-use lathe_kernels::{ReflectError, phases};
+use lathe_kernels::{ReflectError, persistent};
 
 use super::device::Gpu;
 use crate::error::{Error, Result};
-use crate::plan::run::Run;
+use crate::plan::persistent::PersistentKernel;
 use crate::plan::{Code, Plan};
 
 /// A compiled dispatch.
@@ -93,9 +93,9 @@ impl Pipelines {
     }
 
     /// The pipeline of a persistent kernel.
-    pub fn of_run(&self, gpu: &Gpu, run: &Run) -> Result<Arc<Pipeline>> {
-        let name = format!("a run of {} operations", run.ops.len());
-        self.of_code(gpu, &name, phases::ENTRY, &run.code, true)
+    pub fn of_persistent(&self, gpu: &Gpu, kernel: &PersistentKernel) -> Result<Arc<Pipeline>> {
+        let name = format!("a persistent kernel of {} operations", kernel.ops.len());
+        self.of_code(gpu, &name, persistent::ENTRY, &kernel.code, true)
     }
 
     /// The pipeline of an entry point; `built_in` is true for code of this project.

@@ -36,7 +36,7 @@ pub struct Divergence {
 /// first that disagrees. `step` is the position at which the part begins.
 pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Option<Divergence>> {
     let recording = Arc::clone(&executor.recording);
-    recording.refuse_runs("a comparison by operation")?;
+    recording.refuse_persistent("a comparison by operation")?;
     executor.prepare(&[part])?;
     let mut values: Vec<Value> = recording.tensors.iter().map(|t| light(&t.content)).collect();
     for (index, op) in recording.part(part).iter().enumerate() {

@@ -13,7 +13,7 @@ use lathe_kernels::{
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::plan::layout::{KvOrder, PartLayout, WeightPart};
-use crate::plan::run::{Run, Stack};
+use crate::plan::persistent::{PersistentKernel, Stack};
 use crate::plan::weights::WeightRows;
 
 /// A tensor of a recording.
@@ -206,7 +206,7 @@ pub struct Recording {
     /// Chunks of a prompt, the largest first.
     pub chunks: Vec<Chunk>,
     /// Persistent kernels, each for consecutive operations of a step, in order.
-    pub runs: Vec<Run>,
+    pub persistent: Vec<PersistentKernel>,
     /// Groups of tensors that share a buffer.
     pub stacks: Vec<Stack>,
 }
@@ -307,11 +307,11 @@ impl Recording {
     }
 
     /// Fails if the recording has persistent kernels, since `what` handles operations one by one.
-    pub fn refuse_runs(&self, what: &str) -> Result<()> {
-        match self.runs.first() {
+    pub fn refuse_persistent(&self, what: &str) -> Result<()> {
+        match self.persistent.first() {
             None => Ok(()),
             Some(_) => Err(Error::Usage(format!(
-                "{what} needs a dispatch a stage: --runs off, in a library Runs::Off"
+                "{what} needs a dispatch a stage: --persistent off, in a library Persistent::Off"
             ))),
         }
     }
@@ -319,7 +319,7 @@ impl Recording {
     /// Dispatches of one step.
     pub fn dispatches(&self) -> usize {
         let apart: usize = self.ops.iter().map(|op| op.plan.stages.len()).sum();
-        apart - self.runs.iter().map(|run| run.phases - 1).sum::<usize>()
+        apart - self.persistent.iter().map(|kernel| kernel.phases - 1).sum::<usize>()
     }
 
     /// Bytes of all tensors on the device.

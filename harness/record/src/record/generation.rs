@@ -110,7 +110,7 @@ pub struct Decoded {
     pub selected: Vec<Selected>,
     /// Workgroups and invocations of the dispatches that are several operations each, such as
     /// 128x256; none where every stage is a dispatch.
-    pub run_grid: Option<String>,
+    pub persistent_grid: Option<String>,
     /// Throttling and other reasons to doubt the figures.
     #[serde(flatten)]
     pub watched: Watched,

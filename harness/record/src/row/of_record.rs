@@ -176,12 +176,12 @@ fn ab(run: &Row, ab: &Ab) -> Row {
 
 /// Hash of the code of a whole decode: the commit, which has the host's part, and every kernel that
 /// was selected. Empty of a tree with changes.
-fn source(run: &Row, selected: &[Selected], run_grid: &Option<String>) -> String {
+fn source(run: &Row, selected: &[Selected], persistent_grid: &Option<String>) -> String {
     let Some(commit) = run.commit.as_ref().filter(|_| run.dirty == Some(false)) else {
         return String::new();
     };
     let chosen = selected.iter().map(|s| format!("\n{} {} {}", s.op, s.kernel, s.source));
-    let text = chosen.fold(format!("{commit} {run_grid:?}"), |text, line| text + &line);
+    let text = chosen.fold(format!("{commit} {persistent_grid:?}"), |text, line| text + &line);
     let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, mix))
 }
@@ -246,8 +246,8 @@ fn told(model: &MeasuredModel, all: &[&MeasuredModel]) -> String {
 fn decoded(row: Row, of: &Decoded) -> Row {
     let (nmse, nmse_bound) = of.verified.map(|v| (v.worst_nmse, v.limit)).unzip();
     Row {
-        variant: of.run_grid.clone().unwrap_or_default(),
-        source: source(&row, &of.selected, &of.run_grid),
+        variant: of.persistent_grid.clone().unwrap_or_default(),
+        source: source(&row, &of.selected, &of.persistent_grid),
         flags: flags(&of.watched.flags),
         nmse,
         nmse_bound,

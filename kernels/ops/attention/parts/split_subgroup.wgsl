@@ -13,7 +13,7 @@
 // hands half of its sums to another lane and keeps the other half. At the end every lane owns outputs_kept()
 // scores and is the only one to take their exponentials; the thread group reads the weights from the owners.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/softmax
-// import: attention/parts/split, kv/chunk, kv/vector, run/await_input
+// import: attention/parts/split, kv/chunk, kv/vector, persistent/await_input
 // requires: const APPENDS: bool
 // requires: fn new_chunk(row: u32, c: u32) -> vec4<u32>
 // requires: fn new_slot() -> u32

@@ -5,7 +5,7 @@
 //   old_of_row(row)                what store_product will want of the row, loaded ahead
 //   store_product(product, lanes)  takes a product, in uniform control flow
 // import: matvec/prologue/int8_digits, matvec/rows/soa, matvec/rows/soa_neighbours, reduce/four
-// import: matvec/schedule/product, run/await_input
+// import: matvec/schedule/product, persistent/await_input
 // requires: fn factor_of(size: u32) -> f32
 // requires: fn old_of_row(row: u32) -> f32
 // requires: fn ready_x(at: u32, size: u32, group: u32, groups: u32)

@@ -7,7 +7,7 @@
 //   ready_x              makes x once what came before is there, for which all invocations wait
 //   swept_part(c, gain)  what chunk c of a row meets, and its squares where has_norm()
 // import: grid, matvec/prologue/dot_chunk, matvec/prologue/swept, matvec/rows/dense16
-// import: matvec/schedule/product, reduce/halves, run/await_input
+// import: matvec/schedule/product, reduce/halves, persistent/await_input
 // requires: const PAIRED: bool
 // requires: fn has_norm() -> bool
 // requires: fn old_of_row(row: u32) -> f32

@@ -28,7 +28,7 @@ impl GpuExecutor {
     /// Allocates queries for [`GpuExecutor::timed`]. Fails without timestamps, or where one
     /// dispatch does several operations.
     pub fn op_timer(&self, part: Part) -> Result<OpTimer> {
-        self.recording.refuse_runs("a profile by operation")?;
+        self.recording.refuse_persistent("a profile by operation")?;
         let timestamps = Timestamps::new(&self.gpu, self.recording.part(part).len())?;
         timestamps.map(OpTimer).ok_or_else(|| {
             self.gpu.unavailable("a profile by operation", "it has no GPU timestamps")

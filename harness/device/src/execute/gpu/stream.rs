@@ -118,7 +118,7 @@ impl GpuExecutor {
             self.gpu.wait(Some(index))?;
             let at = begun.elapsed();
             let (words, waits, gpu) = slot.harvest(&self.gpu, submission.words.len())?;
-            self.check_waits(waits)?;
+            self.check_barriers(waits)?;
             slots.push_back(slot);
             let steps = submission.steps();
             pending.took(if submission.is_steps() { steps } else { 0 }, gpu.unwrap_or(at - last));

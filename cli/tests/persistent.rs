@@ -18,11 +18,11 @@ use lathe_harness::gpu::Policy;
 use lathe_harness::model::Config;
 use lathe_harness::model::synth::{SynthArch, SynthSpec};
 use lathe_harness::plan::backend_text;
+use lathe_harness::plan::persistent::{LeftOut, Persistent, without_each_phase};
 use lathe_harness::plan::recording::{Op, Recording, TensorId};
-use lathe_harness::plan::run::{LeftOut, Runs, without_each_phase};
 use lathe_harness::plan::select::parse_hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
-use lathe_kernels::phases::Grid;
+use lathe_kernels::persistent::Grid;
 use lathe_kernels::{Capabilities, Format, KvFormat};
 
 use crate::common::{self, Device, Fault, Faulty, GOLDENS, Golden, LONGER};
@@ -33,7 +33,7 @@ fn large() -> Capabilities {
 }
 
 fn of_step(context: usize, grid: Grid) -> DecodeOptions {
-    DecodeOptions { runs: Runs::Of(grid), ..DecodeOptions::of_step(context) }
+    DecodeOptions { persistent: Persistent::Of(grid), ..DecodeOptions::of_step(context) }
 }
 
 /// The step of a real shape without its values: one zeroed piece of memory is every matrix, and the
@@ -99,7 +99,7 @@ fn of_shape(arch: SynthArch, matrices: Format, context: usize, grid: Grid) -> De
 /// Joining reads each phase's statements: one that touches ahead of its wait what others write, or
 /// does not wait once, is an error of the graph.
 #[test]
-fn layers_of_every_model_are_runs_that_keep_the_rule() {
+fn layers_of_every_model_are_persistent_kernels_that_keep_the_rule() {
     let grid = |groups, invocations| Grid { groups, invocations, prefetch: 2, layers: u32::MAX };
     for (arch, formats) in [
         (SynthArch::Gemma3_1b, [Format::Bf16, Format::Q4_0]),
@@ -110,18 +110,18 @@ fn layers_of_every_model_are_runs_that_keep_the_rule() {
             // Heads and attention are two kernels in the first, one in the others.
             for (context, groups) in [(64, 128), (640, 32), (8192, 128)] {
                 let graph = of_shape(arch, matrices, context, grid(groups, 256));
-                let runs = &graph.recording.runs;
-                let said = format!("{arch} {matrices:?} {context} {groups}: {}", runs.len());
+                let kernels = &graph.recording.persistent;
+                let said = format!("{arch} {matrices:?} {context} {groups}: {}", kernels.len());
                 // Three kinds of layers of six in Gemma: the last one has a norm more.
-                let layers: Vec<_> = runs.iter().map(|run| run.layers).collect();
+                let layers: Vec<_> = kernels.iter().map(|kernel| kernel.layers).collect();
                 match arch {
                     SynthArch::Gemma3_1b => assert_eq!(layers, [5, 1], "{said}"),
                     _ => assert_eq!(layers, [6], "{said}"),
                 }
                 // Nothing of a layer is left over.
                 let in_layers = graph.recording.ops.iter().filter(|op| op.label.layer.is_some());
-                let in_runs = runs.iter().map(|run| run.ops.len()).sum::<usize>();
-                assert_eq!(in_layers.count(), in_runs, "{said}");
+                let in_persistent = kernels.iter().map(|kernel| kernel.ops.len()).sum::<usize>();
+                assert_eq!(in_layers.count(), in_persistent, "{said}");
             }
         }
     }
@@ -142,9 +142,9 @@ fn assert_in_all_layers(recording: &Recording, all: &[LeftOut], layers: usize, s
             assert!(seen.insert((*op, phase.stage)), "{said}: {} twice", label(phase));
         }
     }
-    let in_runs: usize = recording.runs.iter().map(|run| run.ops.len()).sum();
+    let in_persistent: usize = recording.persistent.iter().map(|kernel| kernel.ops.len()).sum();
     let ops: HashSet<_> = seen.iter().map(|(op, _)| op).collect();
-    assert_eq!(ops.len(), in_runs, "{said}: all operations of runs");
+    assert_eq!(ops.len(), in_persistent, "{said}: all operations of runs");
 }
 
 /// Layers of one model have other phases than those of another: where V has another format than Q
@@ -193,12 +193,12 @@ fn each_phase_can_be_left_out() {
             let said = format!("{arch} {context}");
             let places = all.len();
             assert!(places >= 5, "{said}: {places}");
-            let layers: usize = recording.runs.iter().map(|run| run.layers).sum();
+            let layers: usize = recording.persistent.iter().map(|kernel| kernel.layers).sum();
             assert_in_all_layers(&recording, &all, layers, &said);
             for phase in &all {
                 let label = recording.ops[phase.ops[0]].label.op;
                 let mut lacking = 0;
-                for (full, cut) in recording.runs.iter().zip(&phase.recording.runs) {
+                for (full, cut) in recording.persistent.iter().zip(&phase.recording.persistent) {
                     assert_eq!((&full.ops, full.layers), (&cut.ops, cut.layers));
                     let (full, cut) = (phases(&full.code.text), phases(&cut.code.text));
                     if full == cut {
@@ -232,7 +232,7 @@ fn the_output_projection_combines_few_splits() {
         (SynthArch::Gemma3_1b, Format::Q4_0, 320, false),
     ] {
         let graph = of_shape(arch, matrices, context, grid);
-        let run = &graph.recording.runs[0];
+        let run = &graph.recording.persistent[0];
         let text = &run.code.text;
         let said = format!("{arch} {matrices:?} {context}");
         assert_eq!(text.contains("m0_combined_chunk("), combines, "{said}");
@@ -248,19 +248,19 @@ fn the_output_projection_combines_few_splits() {
 /// first one's barrier times out.
 const TOO_MANY: Grid = Grid { groups: 64, invocations: 64, prefetch: 0, layers: u32::MAX };
 
-fn session_options(runs: Runs) -> DecodeOptions {
+fn session_options(persistent: Persistent) -> DecodeOptions {
     DecodeOptions {
         context: 64,
         kv: KvFormat::F32,
         store: None,
         steps_per_submit: Some(4),
-        runs,
+        persistent,
         ..DecodeOptions::default()
     }
 }
 
 #[test]
-fn a_session_goes_on_without_runs_whose_waits_give_up() {
+fn a_session_goes_on_without_persistent_kernels_whose_barriers_time_out() {
     let Some(gpu) = common::own_gpu() else { return };
     if !gpu.adapter.software {
         eprintln!(
@@ -270,9 +270,10 @@ fn a_session_goes_on_without_runs_whose_waits_give_up() {
         return;
     }
     let grid = |groups, invocations| Grid { groups, invocations, ..TOO_MANY };
-    assert_eq!(gpu.waits(grid(1, 32), 5).unwrap(), None);
-    assert!(gpu.run_grid().unwrap().unwrap_err().contains("software"));
-    let fault = gpu.waits(grid(64, 32), 5).unwrap().expect("they cannot all run at once");
+    assert_eq!(gpu.grid_barrier_fault(grid(1, 32), 5).unwrap(), None);
+    assert!(gpu.persistent_grid().unwrap().unwrap_err().contains("software"));
+    let fault =
+        gpu.grid_barrier_fault(grid(64, 32), 5).unwrap().expect("they cannot all run at once");
     assert!(fault.contains("64 workgroups of 32"), "{fault}");
     for name in ["llama-tiny-q4km", "gemma3-tiny-f16"] {
         let Golden { prompt, mut greedy, model, .. } = Golden::load(name);
@@ -285,38 +286,38 @@ fn a_session_goes_on_without_runs_whose_waits_give_up() {
             let run = session.generate(&prompt[..], n, |token| heard.push(token));
             (run, heard)
         };
-        let assumed = session_options(Runs::Assumed(TOO_MANY));
+        let assumed = session_options(Persistent::Assumed(TOO_MANY));
         let mut session = model.session(&gpu, assumed).unwrap();
-        assert!(!session.graph.recording.runs.is_empty(), "{name}");
+        assert!(!session.graph.recording.persistent.is_empty(), "{name}");
         let (run, heard) = generate(&mut session);
         let run = run.unwrap();
         assert_eq!(run.generated, greedy, "{name}");
         assert_eq!(heard, greedy, "{name}: each once");
-        let gave_up = run.runs_gave_up.unwrap();
+        let gave_up = run.persistent_gave_up.unwrap();
         // A chunk of the prompt has no runs, so its choice stands; the first step has.
         assert_eq!((gave_up.tokens, gave_up.grid.as_str()), (1, "64x64"), "{name}");
         assert!(gave_up.waits > 0, "{name}");
         assert!(run.steps.is_empty() && run.gpu.is_none(), "{name}: two ways have no figure");
         assert!(!run.ttft.is_zero(), "{name}");
         // From then on nothing gives up, and there are figures.
-        assert!(session.graph.recording.runs.is_empty(), "{name}");
+        assert!(session.graph.recording.persistent.is_empty(), "{name}");
         let (run, heard) = generate(&mut session);
         let run = run.unwrap();
         assert_eq!((&run.generated, &heard), (&greedy, &greedy), "{name}");
-        assert_eq!(run.runs_gave_up, None, "{name}");
+        assert_eq!(run.persistent_gave_up, None, "{name}");
         assert_eq!(run.steps.len(), greedy.len() - 1, "{name}");
 
         // A choice fails loudly, and nobody hears of a token that its steps made.
-        let mut session = model.session(&gpu, session_options(Runs::Of(TOO_MANY))).unwrap();
+        let mut session = model.session(&gpu, session_options(Persistent::Of(TOO_MANY))).unwrap();
         for _ in 0..2 {
             let (run, heard) = generate(&mut session);
             let error = run.unwrap_err();
-            assert!(matches!(error, Error::Waits { .. }), "{name}: {error}");
-            assert!(error.to_string().contains("--runs off"), "{name}: {error}");
+            assert!(matches!(error, Error::GridBarrier { .. }), "{name}: {error}");
+            assert!(error.to_string().contains("--persistent off"), "{name}: {error}");
             assert_eq!(heard, greedy[..1], "{name}");
         }
     }
-    let said = gpu.run_grid().unwrap().unwrap_err();
+    let said = gpu.persistent_grid().unwrap().unwrap_err();
     assert!(said.contains("waited in vain"), "{said}");
 }
 
@@ -344,8 +345,10 @@ impl Observer for Heard {
 fn observers_hear_each_token_once_and_every_step() {
     let Some(gpu) = common::own_gpu() else { return };
     let golden = Golden::load("qwen3-tiny-bf16");
-    let many = if gpu.adapter.software { Runs::Assumed(TOO_MANY) } else { Runs::Off };
-    for (every_step, runs) in [(false, many), (true, many), (false, Runs::Off), (true, Runs::Off)] {
+    let many = if gpu.adapter.software { Persistent::Assumed(TOO_MANY) } else { Persistent::Off };
+    for (every_step, runs) in
+        [(false, many), (true, many), (false, Persistent::Off), (true, Persistent::Off)]
+    {
         let mut session = golden.model.session(&gpu, session_options(runs)).unwrap();
         let looks = Looks { verify: Some(4), every_step };
         let mut heard = Heard::default();
@@ -353,7 +356,7 @@ fn observers_hear_each_token_once_and_every_step() {
         let Heard(tokens, steps, ends) = heard;
         assert_eq!((&tokens, &done.generated), (&golden.greedy, &golden.greedy));
         assert_eq!(done.verified.unwrap().positions, 4);
-        assert_eq!(done.runs_gave_up.is_some(), runs.is_auto());
+        assert_eq!(done.persistent_gave_up.is_some(), runs.is_auto());
         let all: Vec<usize> = (0..if every_step { 63 } else { 0 }).collect();
         assert_eq!((&steps[steps.len() - all.len()..], ends), (&all[..], usize::from(every_step)));
     }
@@ -366,7 +369,7 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
     let Some(gpu) = common::own_gpu() else { return };
     let golden = Golden::load("qwen3-tiny-bf16");
     let greedy = &golden.greedy;
-    let graph = golden.model.graph(Some(&gpu), &session_options(Runs::Off)).unwrap();
+    let graph = golden.model.graph(Some(&gpu), &session_options(Persistent::Off)).unwrap();
     let mut executor = on_gpu(&gpu, &graph);
     let script = golden.free(4);
     let (n, first) = (script.generate, script.prompt.len());
@@ -388,7 +391,7 @@ fn a_run_goes_on_behind_tokens_that_were_handed_out() {
             let fault = Rc::new(Cell::new(Fault::Waits(submissions)));
             let mut failing = Faulty { inner: &mut executor, fault, graph: &graph, given: first };
             let (known, run) = decode(&mut failing, observed, &script);
-            assert!(matches!(run.unwrap_err(), Error::Waits { .. }), "{submissions}");
+            assert!(matches!(run.unwrap_err(), Error::GridBarrier { .. }), "{submissions}");
             assert_eq!(known, greedy[..known.len()], "{submissions}");
             kept.push(known.len());
             let (heard, run) = decode(&mut executor, observed, &script.behind(&known));
@@ -433,7 +436,7 @@ fn logits_at(gpu: &Device, graph: &DecodeGraph, script: &Script, at: usize) -> V
 /// ways of rounding, one text; where two logits are as close as rounding may bring them, texts go
 /// their own ways from there, and the test says so.
 #[test]
-fn long_greedy_texts_are_the_same_apart_fused_and_as_runs() {
+fn long_greedy_texts_are_the_same_apart_fused_and_persistent() {
     let Some(gpu) = common::gpu() else { return };
     let rusty = std::fs::read_to_string(common::golden("rusty/rusty.json")).unwrap();
     let rusty: serde_json::Value = serde_json::from_str(&rusty).unwrap();
@@ -458,7 +461,7 @@ fn three_ways(gpu: &Device, name: &str, prompt: &[u32], most: usize) {
     let model = common::model(name);
     let context = model.config.context_length.min((prompt.len() + most - 1).max(LONGER));
     let n = most.min(context - prompt.len() + 1);
-    let build = |apart: bool, runs| {
+    let build = |apart: bool, persistent| {
         let naive: &[&str] = match apart {
             false => &[],
             true => {
@@ -469,24 +472,24 @@ fn three_ways(gpu: &Device, name: &str, prompt: &[u32], most: usize) {
         let hints = parse_hints(&hints.collect::<Vec<_>>()).unwrap();
         let chunks = Some(Chunks::with_cache(KvFormat::F32));
         let of_step = DecodeOptions::of_step(context);
-        let way = DecodeOptions { kv: KvFormat::F32, chunks, hints, runs, ..of_step };
+        let way = DecodeOptions { kv: KvFormat::F32, chunks, hints, persistent, ..of_step };
         model.graph_for(&gpu.caps, &way).unwrap()
     };
     let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: u32::MAX };
     let graphs = [
-        ("apart", build(true, Runs::Off)),
-        ("by default", build(false, Runs::Off)),
-        ("as runs", build(false, Runs::Of(grid))),
+        ("apart", build(true, Persistent::Off)),
+        ("by default", build(false, Persistent::Off)),
+        ("as runs", build(false, Persistent::Of(grid))),
     ];
     let fused = |graph: &DecodeGraph| {
         let fuses = |op: &&Op| op.kernel().fuses.is_some();
         graph.recording.ops.iter().filter(fuses).count()
     };
-    let [apart, default, runs] = graphs.each_ref().map(|(_, graph)| graph);
+    let [apart, default, whole] = graphs.each_ref().map(|(_, graph)| graph);
     assert!(apart.recording.dispatches() > default.recording.dispatches(), "{name}");
     assert!(fused(apart) < fused(default), "{name}: {}", fused(apart));
-    let in_runs: usize = runs.recording.runs.iter().map(|run| run.layers).sum();
-    assert_eq!(in_runs, model.config.n_layers, "{name}");
+    let in_persistent: usize = whole.recording.persistent.iter().map(|kernel| kernel.layers).sum();
+    assert_eq!(in_persistent, model.config.n_layers, "{name}");
     let script = Script {
         prompt: prompt.to_vec(),
         generate: n,

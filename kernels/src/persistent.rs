@@ -161,7 +161,7 @@ impl Joined {
     /// naga refuses it, or a phase breaks the rule of runs: ahead of its wait it touches what
     /// others may be writing or reading, or not every invocation waits, once.
     pub fn reflected(&self) -> Result<Reflection, ReflectError> {
-        let reflection = Reflection::of(&self.text, "a run of operations")?;
+        let reflection = Reflection::of(&self.text, "a persistent kernel of operations")?;
         ahead::check(self, &reflection).map_err(ReflectError::Link)?;
         Ok(reflection)
     }
@@ -172,7 +172,7 @@ pub const ENTRY: &str = "main";
 /// Function that a text calls before it first needs an earlier phase's output.
 const AWAIT: &str = "await_input";
 /// Variable of the words with which workgroups wait: the first counts waits that gave up.
-pub const ARRIVALS: &str = "run_arrivals";
+pub const ARRIVALS: &str = "grid_arrivals";
 /// Words between two counters, so that none shares a cache line.
 const STRIDE: usize = 32;
 /// Phases of the longest run, or of a layer of it: each has a word to wait with.
@@ -227,7 +227,7 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
     let mut main = String::new();
     for (i, place) in places.iter().enumerate() {
         if i > 0 || layers > 1 {
-            let _ = writeln!(main, "    run_arrive({}u);", counter(i, places.len()));
+            let _ = writeln!(main, "    grid_arrive({}u);", counter(i, places.len()));
         }
         let usual = place.usual();
         let mut last = String::new();
@@ -450,7 +450,7 @@ impl Whole {
         });
         let has_wait = place > 0 || self.layers > 1;
         let counter = counter(place, self.places);
-        let wait = format!("{}run_await({counter}u);", self.prefetches.call(place));
+        let wait = format!("{}grid_await({counter}u);", self.prefetches.call(place));
         let waits_inside =
             has_wait && kept.iter().any(|d| d.name == AWAIT) && *groups <= grid.groups;
         let mut resets = String::new();
@@ -469,8 +469,8 @@ impl Whole {
                     // A loop only where it goes round: others stay straight code.
                     let begin = match *groups {
                         many if many > grid.groups => format!(
-                            "for (var place = group; place < {many}u; place += RUN_GROUPS) {{\n        \
-                             if (place >= RUN_GROUPS) {{ workgroupBarrier(); }}"
+                            "for (var place = group; place < {many}u; place += GRID_GROUPS) {{\n        \
+                             if (place >= GRID_GROUPS) {{ workgroupBarrier(); }}"
                         ),
                         all if all == grid.groups => "{\n        let place = group;".to_owned(),
                         few => format!("if (group < {few}u) {{\n        let place = group;"),
@@ -577,7 +577,7 @@ impl Whole {
                 let offset = offset.ok_or_else(|| {
                     format!("{label}: {} cannot have a tensor a layer in one buffer", d.name)
                 })?;
-                names.offsets.insert(d.name, offset.of("run_layer"));
+                names.offsets.insert(d.name, offset.of("grid_layer"));
                 offsets.insert(d.name.to_owned(), offset);
             }
         }
@@ -692,11 +692,11 @@ impl Whole {
                 "num_workgroups" => "run_places",
                 "local_invocation_index" => "lid",
                 "local_invocation_id" => "vec3<u32>(lid, 0u, 0u)",
-                "global_invocation_id" => "vec3<u32>(place * RUN_INVOCATIONS + lid, 0u, 0u)",
-                "subgroup_id" => "run_subgroup",
-                "num_subgroups" => "run_subgroups",
-                "subgroup_size" => "run_size",
-                "subgroup_invocation_id" => "run_lane",
+                "global_invocation_id" => "vec3<u32>(place * GRID_INVOCATIONS + lid, 0u, 0u)",
+                "subgroup_id" => "grid_subgroup",
+                "num_subgroups" => "grid_subgroups",
+                "subgroup_size" => "grid_size",
+                "subgroup_invocation_id" => "grid_lane",
                 other => return Err(format!("{}: reads {other}", phase.code.label)),
             });
         }
@@ -711,8 +711,8 @@ impl Whole {
         for directive in &self.directives {
             let _ = writeln!(text, "{directive}");
         }
-        let _ = writeln!(text, "const RUN_GROUPS: u32 = {groups}u;");
-        let _ = writeln!(text, "const RUN_INVOCATIONS: u32 = {invocations}u;");
+        let _ = writeln!(text, "const GRID_GROUPS: u32 = {groups}u;");
+        let _ = writeln!(text, "const GRID_INVOCATIONS: u32 = {invocations}u;");
         let mut buffers = Vec::new();
         for (i, (ty, buffer)) in self.bindings.iter().enumerate() {
             // What one workgroup writes and another reads must not come from a cache of its own.
@@ -739,15 +739,15 @@ impl Whole {
             let name = shared(element, *slot);
             let _ = writeln!(text, "var<workgroup> {name}: array<{element}, {length}>;");
         }
-        text.push_str(WAIT);
+        text.push_str(GRID_BARRIER);
         self.prefetches.write(&mut text, &self.phases);
         text.push_str(&self.declarations);
         let mut parameters = String::new();
         for (name, builtin) in [
-            ("run_subgroup", "subgroup_id"),
-            ("run_subgroups", "num_subgroups"),
-            ("run_size", "subgroup_size"),
-            ("run_lane", "subgroup_invocation_id"),
+            ("grid_subgroup", "subgroup_id"),
+            ("grid_subgroups", "num_subgroups"),
+            ("grid_size", "subgroup_size"),
+            ("grid_lane", "subgroup_invocation_id"),
         ] {
             if main.contains(name) {
                 let _ = writeln!(parameters, "    @builtin({builtin}) {name}: u32,");
@@ -757,20 +757,20 @@ impl Whole {
         let is_loop = self.layers > 1;
         let round = match is_loop {
             true => {
-                text.push_str("\nvar<private> run_layer: u32;\n");
+                text.push_str("\nvar<private> grid_layer: u32;\n");
                 let layers = self.layers;
                 format!(
-                    "    for (var layer = 0u; layer < {layers}u; layer++) {{\n    run_layer = layer;\n{main}    }}\n"
+                    "    for (var layer = 0u; layer < {layers}u; layer++) {{\n    grid_layer = layer;\n{main}    }}\n"
                 )
             }
             false => main.to_owned(),
         };
         let _ = write!(
             text,
-            "\n@compute @workgroup_size(RUN_INVOCATIONS)\nfn {ENTRY}(\n    \
-             @builtin(workgroup_id) run_group: vec3<u32>,\n    \
+            "\n@compute @workgroup_size(GRID_INVOCATIONS)\nfn {ENTRY}(\n    \
+             @builtin(workgroup_id) grid_group: vec3<u32>,\n    \
              @builtin(local_invocation_index) lid: u32,\n{parameters}) {{\n    \
-             let group = run_group.x;\n    run_lid = lid;\n{begin}{round}{end}}}\n"
+             let group = grid_group.x;\n    grid_lid = lid;\n{begin}{round}{end}}}\n"
         );
         Joined { text, buffers, phases: self.phases, is_loop }
     }
@@ -783,8 +783,8 @@ impl Whole {
 /// A barrier follows the wait, and no fence of storage: a fence waits for every load in flight, and
 /// so for the weights that were loaded ahead. Data of other workgroups are read through `@coherent`
 /// variables, past the caches that a fence would empty. WGSL does not promise that this is enough;
-/// the test of a device (`Gpu::run_grid`) waits and reads the same way.
-pub const WAIT: &str = include_str!("phases/wait.wgsl");
+/// the test of a device (`Gpu::persistent_grid`) waits and reads the same way.
+pub const GRID_BARRIER: &str = include_str!("phases/wait.wgsl");
 
 /// Prefix of the names of a phase's own declarations.
 fn prefix(phase: usize) -> String {
@@ -792,13 +792,13 @@ fn prefix(phase: usize) -> String {
 }
 
 fn variable(binding: usize) -> String {
-    format!("run_buffer_{binding}")
+    format!("grid_buffer_{binding}")
 }
 
 /// The name of a shared workgroup array.
 fn shared(element: &str, slot: usize) -> String {
     let element: Vec<&str> = element.split(['<', '>']).filter(|w| !w.is_empty()).collect();
-    format!("run_{}_{slot}", element.join("_"))
+    format!("grid_{}_{slot}", element.join("_"))
 }
 
 /// A value of a type in WGSL.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
-use lathe_kernels::phases::{self, Code, Grid, Joined, Phase, Place, Stacked};
+use lathe_kernels::persistent::{self, Code, Grid, Joined, Phase, Place, Stacked};
 use lathe_kernels::{Capabilities, ReflectError};
 
 use super::Stack;
@@ -190,7 +190,7 @@ impl<'a> Layers<'a> {
             ways: ways.iter().map(|way| (way.layers.clone(), self.phase(way))).collect(),
         };
         let places: Vec<_> = self.places.iter().map(place).collect();
-        phases::join(&places, self.layers, grid)
+        persistent::join(&places, self.layers, grid)
     }
 
     fn phase(&self, way: &Way<'a>) -> Phase<'a> {

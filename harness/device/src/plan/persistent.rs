@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lathe_kernels::phases::{self, Grid};
+use lathe_kernels::persistent::{self, Grid};
 use lathe_kernels::{Capabilities, ReflectError, Reflection};
 use layers::Layers;
 
@@ -24,7 +24,7 @@ const MOST_PREFETCH: u32 = 64;
 
 /// Choice of persistent kernels for a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Runs {
+pub enum Persistent {
     /// Layers are persistent kernels if the adapter has passed the test of the grid barrier.
     #[default]
     Auto,
@@ -38,15 +38,15 @@ pub enum Runs {
     Assumed(Grid),
 }
 
-impl Runs {
+impl Persistent {
     /// Returns true if the user did not choose the grid, so that a step without persistent kernels
     /// may replace it.
     pub fn is_auto(self) -> bool {
-        matches!(self, Runs::Auto | Runs::Assumed(_))
+        matches!(self, Persistent::Auto | Persistent::Assumed(_))
     }
 }
 
-impl FromStr for Runs {
+impl FromStr for Persistent {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -63,12 +63,12 @@ impl FromStr for Runs {
             is_grid.then_some(Grid { groups, invocations, prefetch, layers })
         };
         let of = |text: &str| match text.strip_prefix("auto:") {
-            Some(text) => grid(text).map(Runs::Assumed),
-            None => grid(text).map(Runs::Of),
+            Some(text) => grid(text).map(Persistent::Assumed),
+            None => grid(text).map(Persistent::Of),
         };
         match text {
-            "auto" => Ok(Runs::Auto),
-            "off" => Ok(Runs::Off),
+            "auto" => Ok(Persistent::Auto),
+            "off" => Ok(Persistent::Off),
             _ => of(text).ok_or_else(|| {
                 format!(
                     "`{text}` is none of auto, off and WORKGROUPSxINVOCATIONS[+SECTORS][/LAYERS] \
@@ -80,20 +80,20 @@ impl FromStr for Runs {
     }
 }
 
-impl fmt::Display for Runs {
+impl fmt::Display for Persistent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Runs::Auto => f.write_str("auto"),
-            Runs::Off => f.write_str("off"),
-            Runs::Of(grid) => write!(f, "{grid}"),
-            Runs::Assumed(grid) => write!(f, "auto:{grid}"),
+            Persistent::Auto => f.write_str("auto"),
+            Persistent::Off => f.write_str("off"),
+            Persistent::Of(grid) => write!(f, "{grid}"),
+            Persistent::Assumed(grid) => write!(f, "auto:{grid}"),
         }
     }
 }
 
 /// A persistent kernel: consecutive operations of a step in one dispatch.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct PersistentKernel {
     /// Range of its operations in the step.
     pub ops: Range<usize>,
     /// Number of layers it covers.
@@ -110,7 +110,7 @@ pub struct Run {
     pub arrivals: TensorId,
 }
 
-impl Run {
+impl PersistentKernel {
     /// Target of a variable. Panics if it has none: every variable of a text is bound.
     pub fn bound(&self, variable: &str) -> &Stack {
         let found = self.bound.iter().find(|(name, _)| name == variable);
@@ -155,7 +155,7 @@ impl Stack {
 
 /// Name of the grid barrier's counters.
 fn arrivals_name(grid: Grid) -> String {
-    format!("run.arrivals.{}", grid.groups)
+    format!("persistent.arrivals.{}", grid.groups)
 }
 
 /// Returns true if each of an operation's dispatches can be a phase on a grid.
@@ -177,11 +177,7 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
 /// # Errors
 /// Phases cannot be joined, one breaks a rule of persistent kernels (`Joined::reflected`), or naga
 /// refuses the joined text.
-pub fn add_runs(
-    recording: &mut Recording,
-    grid: Grid,
-    caps: &Capabilities,
-) -> Result<(), ReflectError> {
+pub fn add(recording: &mut Recording, grid: Grid, caps: &Capabilities) -> Result<(), ReflectError> {
     let mut left: &[Range<usize>] = &layers_of(recording, grid);
     let mut arrivals = None;
     let mut texts = HashMap::new();
@@ -197,12 +193,20 @@ pub fn add_runs(
             }
         }
         let arrivals = *arrivals.get_or_insert_with(|| {
-            recording.tensor(arrivals_name(grid), TensorInit::Counter(phases::ARRIVAL_WORDS))
+            recording.tensor(arrivals_name(grid), TensorInit::Counter(persistent::ARRIVAL_WORDS))
         });
         let bound = bound(names, &buffers, arrivals);
         recording.stacks.extend(buffers.into_iter().filter(Stack::is_shared));
         let phases = dispatches(recording, &ops);
-        recording.runs.push(Run { ops, layers: count, phases, grid, code, bound, arrivals });
+        recording.persistent.push(PersistentKernel {
+            ops,
+            layers: count,
+            phases,
+            grid,
+            code,
+            bound,
+            arrivals,
+        });
     }
     Ok(())
 }
@@ -214,7 +218,7 @@ fn bound(
     arrivals: TensorId,
 ) -> Vec<(String, Stack)> {
     let bound = names.into_iter().map(|(name, i)| (name, buffers[i].clone()));
-    bound.chain([(phases::ARRIVALS.to_owned(), Stack::one(arrivals))]).collect()
+    bound.chain([(persistent::ARRIVALS.to_owned(), Stack::one(arrivals))]).collect()
 }
 
 /// A step without one of its phases.
@@ -242,24 +246,25 @@ pub fn without_each_phase(
     caps: &Capabilities,
 ) -> Result<Vec<LeftOut>, ReflectError> {
     // Its tensors are no part of a stack yet, so that they become the same ones again.
-    let bare = Recording { runs: Vec::new(), stacks: Vec::new(), ..recording.clone() };
-    let layers_of = |run: &Run| -> Result<(Layers<'_>, Vec<PhaseKey>), ReflectError> {
-        let each = ranges_of(&bare, &run.ops);
-        let layers = Layers::new(&bare, &each, caps).map_err(ReflectError::Link)?;
-        let name = |op: usize| bare.ops[op].label.op;
-        let key = |&(op, stage): &(usize, usize)| {
-            let same = (each[0].start..op).filter(|other| name(*other) == name(op));
-            (name(op), same.count(), stage)
+    let bare = Recording { persistent: Vec::new(), stacks: Vec::new(), ..recording.clone() };
+    let layers_of =
+        |kernel: &PersistentKernel| -> Result<(Layers<'_>, Vec<PhaseKey>), ReflectError> {
+            let each = ranges_of(&bare, &kernel.ops);
+            let layers = Layers::new(&bare, &each, caps).map_err(ReflectError::Link)?;
+            let name = |op: usize| bare.ops[op].label.op;
+            let key = |&(op, stage): &(usize, usize)| {
+                let same = (each[0].start..op).filter(|other| name(*other) == name(op));
+                (name(op), same.count(), stage)
+            };
+            let keys = layers.first_layer().iter().map(key).collect();
+            Ok((layers, keys))
         };
-        let keys = layers.first_layer().iter().map(key).collect();
-        Ok((layers, keys))
-    };
     // In the order of most layers.
-    let mut runs: Vec<&Run> = recording.runs.iter().collect();
-    runs.sort_by_key(|run| std::cmp::Reverse(run.layers));
+    let mut kernels: Vec<&PersistentKernel> = recording.persistent.iter().collect();
+    kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.layers));
     let mut keys: Vec<PhaseKey> = Vec::new();
-    for run in runs {
-        let own = layers_of(run)?.1;
+    for kernel in kernels {
+        let own = layers_of(kernel)?.1;
         let new = own.iter().filter(|key| own.len() > 2 && !keys.contains(key));
         let new: Vec<_> = new.copied().collect();
         keys.extend(new);
@@ -267,7 +272,7 @@ pub fn without_each_phase(
     let mut left_out = Vec::new();
     for key in keys {
         let (mut ops, mut without) = (Vec::new(), recording.clone());
-        for (run, full) in without.runs.iter_mut().zip(&recording.runs) {
+        for (kernel, full) in without.persistent.iter_mut().zip(&recording.persistent) {
             let (mut layers, own) = layers_of(full)?;
             let place = own.iter().position(|own| *own == key).filter(|_| own.len() > 2);
             let Some(place) = place else { continue };
@@ -276,8 +281,8 @@ pub fn without_each_phase(
             // No rule of runs: nobody looks at what comes of it.
             let reflection = Reflection::of(&joined.text, "a run without one of its phases")?;
             // The layers are those of the recording, so its stacks have every tensor they name.
-            run.bound = bound(joined.buffers, &layers.buffers, full.arrivals);
-            run.code = Arc::new(Code::new(joined.text, Arc::new(reflection)));
+            kernel.bound = bound(joined.buffers, &layers.buffers, full.arrivals);
+            kernel.code = Arc::new(Code::new(joined.text, Arc::new(reflection)));
         }
         left_out.push(LeftOut { ops, stage: key.2, recording: Arc::new(without) });
     }
@@ -315,7 +320,7 @@ fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
             _ => ranges.push(i..i + 1),
         }
     }
-    ranges.retain(|range| (2..=phases::MOST_WAITS).contains(&dispatches(recording, range)));
+    ranges.retain(|range| (2..=persistent::MOST_WAITS).contains(&dispatches(recording, range)));
     ranges
 }
 
@@ -351,8 +356,8 @@ fn most_layers(
                 code
             }
         };
-        let workgroup = code.reflection.workgroup(phases::ENTRY, &code.constants)?;
-        let lacking = limits::lacking(&code.reflection, phases::ENTRY, workgroup, caps);
+        let workgroup = code.reflection.workgroup(persistent::ENTRY, &code.constants)?;
+        let lacking = limits::lacking(&code.reflection, persistent::ENTRY, workgroup, caps);
         match lacking.first() {
             None => return Ok((count, Some((layers.buffers, joined.buffers, code)))),
             Some(reason) => {

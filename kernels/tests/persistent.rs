@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lathe_kernels::phases::{self, Code, Grid, Joined, Phase, Place};
+use lathe_kernels::persistent::{self, Code, Grid, Joined, Phase, Place};
 use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
 
 /// A large GPU with subgroups of 32.
@@ -123,7 +123,7 @@ fn phase(code: Code<'_>) -> Phase<'_> {
 /// Phases of one layer.
 fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
     let places: Vec<_> = phases.iter().cloned().map(Place::of).collect();
-    phases::join(&places, 1, grid)
+    persistent::join(&places, 1, grid)
 }
 
 /// Any two phases join: names do not meet, and naga takes the whole.
@@ -143,7 +143,8 @@ fn every_phase_joins_with_the_next() {
             joined.reflected().unwrap_or_else(|e| panic!("{shown}: {e}\n{}", joined.text));
         assert!(reflection.overrides.is_empty(), "{shown}");
         assert_eq!(reflection.entries.len(), 1, "{shown}");
-        let (memory, invocations) = reflection.workgroup(phases::ENTRY, &Constants::new()).unwrap();
+        let (memory, invocations) =
+            reflection.workgroup(persistent::ENTRY, &Constants::new()).unwrap();
         assert_eq!(invocations, GRID.invocations, "{shown}");
         // Shared, not added up.
         let alone = |p: &Phase<'_>| {
@@ -153,11 +154,11 @@ fn every_phase_joins_with_the_next() {
         assert!(memory <= alone(&pair[0]) + alone(&pair[1]), "{shown}");
         // One arrival and one wait in the code that runs, wherever the wait is.
         let main = joined.text.split("@compute").nth(1).unwrap();
-        assert_eq!(main.matches("run_arrive(32u)").count(), 1, "{shown}\n{main}");
-        let waits = joined.text.matches("run_await(32u)").count();
+        assert_eq!(main.matches("grid_arrive(32u)").count(), 1, "{shown}\n{main}");
+        let waits = joined.text.matches("grid_await(32u)").count();
         // A mebibyte is two rounds at most: a wait brings all of it, wherever workgroups wait.
         let weights = pair[1].code.buffers.contains_key("weights");
-        let prefetches = joined.text.matches("run_prefetch_1(); run_await(32u)").count();
+        let prefetches = joined.text.matches("grid_prefetch_1(); grid_await(32u)").count();
         assert_eq!(prefetches, if weights { waits } else { 0 }, "{shown}");
         assert!(waits == 1 || (waits == 2 && main.contains("else {")), "{shown}: {waits}");
         for (name, _) in &joined.buffers {
@@ -199,16 +200,17 @@ fn a_buffer_between_phases_is_written_in_both() {
         error(&[phase(0, 1, 1)], grid(2, 64, 0)).contains("workgroups of 32 among those of 64")
     );
     assert!(error(&[phase(0, 1, 1)], grid(3, 32, 0)).contains("no power of two"));
-    let many: Vec<_> = (0..phases::MOST_WAITS + 1).map(|_| phase(0, 1, 1)).collect();
+    let many: Vec<_> = (0..persistent::MOST_WAITS + 1).map(|_| phase(0, 1, 1)).collect();
     assert!(error(&many, on).contains("at most"));
     assert!(join(&many[1..], on).is_ok());
     // In a loop the first place waits as well, with a word that is there.
     let all: Vec<_> =
         many[1..].iter().map(|p| Place { ways: vec![(vec![0, 1], p.clone())] }).collect();
-    let last = format!("run_await({}u)", phases::ARRIVAL_WORDS / (phases::MOST_WAITS + 1) * 63);
-    assert_eq!(phases::MOST_WAITS, 63);
-    assert!(phases::join(&all, 2, on).unwrap().text.contains(&last));
-    let one = phases::join(&all[..1], 2, on).unwrap_err().to_string();
+    let last =
+        format!("grid_await({}u)", persistent::ARRIVAL_WORDS / (persistent::MOST_WAITS + 1) * 63);
+    assert_eq!(persistent::MOST_WAITS, 63);
+    assert!(persistent::join(&all, 2, on).unwrap().text.contains(&last));
+    let one = persistent::join(&all[..1], 2, on).unwrap_err().to_string();
     assert!(one.contains("a loop over layers of one phase"), "{one}");
     let mut unbound = phase(0, 1, 1);
     unbound.code.buffers.clear();
@@ -242,13 +244,13 @@ fn waits_prefetch_the_next_weights() {
     let joined = join(&phases, grid(2, 64, 3)).unwrap();
     assert!(joined.reflected().is_ok(), "{}", joined.text);
     let brought = |text: &str, wait: usize| -> Vec<String> {
-        let name = format!("fn run_prefetch_{wait}()");
+        let name = format!("fn grid_prefetch_{wait}()");
         let body = text.split(&name).nth(1).unwrap_or("").split("\n}").next().unwrap_or("");
         let lines: Vec<&str> = body.lines().map(str::trim).collect();
         // What the wait before loaded is used first, so that no wait is for its own.
-        let seen = lines.iter().position(|line| *line == "run_seen();");
+        let seen = lines.iter().position(|line| *line == "grid_seen();");
         let loads = lines.iter().enumerate().filter_map(|(i, line)| {
-            let (word, load) = line.strip_prefix("run_seen_")?.split_once(" = ")?;
+            let (word, load) = line.strip_prefix("grid_seen_")?.split_once(" = ")?;
             assert!(seen < Some(i), "{body}");
             Some((word.parse::<usize>().unwrap(), load.to_owned()))
         });
@@ -256,27 +258,27 @@ fn waits_prefetch_the_next_weights() {
     };
     // Three granules are two rounds, the second of which has one to spare; seven are four, of which
     // the waits have one and three.
-    let words = |at| format!("run_buffer_2[min(at + {at}u, 2u) * 256u + lane * 8u];");
+    let words = |at| format!("grid_buffer_2[min(at + {at}u, 2u) * 256u + lane * 8u];");
     let vectors =
-        |at| format!("bitcast<u32>(run_buffer_3[min(at + {at}u, 6u) * 64u + lane * 2u].x);");
+        |at| format!("bitcast<u32>(grid_buffer_3[min(at + {at}u, 6u) * 64u + lane * 2u].x);");
     assert_eq!(brought(&joined.text, 1), [words(0), words(2), vectors(0)], "{}", joined.text);
     assert_eq!(brought(&joined.text, 2), [2, 4, 6].map(vectors));
     // The last wait's words are used at the end.
-    assert!(joined.text.trim_end().ends_with("run_seen();\n}"), "{}", joined.text);
-    assert!(joined.text.contains("if ((run_seen_0 ^ run_seen_1 ^ run_seen_2) == "));
+    assert!(joined.text.trim_end().ends_with("grid_seen();\n}"), "{}", joined.text);
+    assert!(joined.text.contains("if ((grid_seen_0 ^ grid_seen_1 ^ grid_seen_2) == "));
     // With one load a wait two granules of seven: every third and a half.
     let joined = join(&phases, grid(2, 64, 1)).unwrap();
     assert_eq!(
         brought(&joined.text, 1),
-        ["run_buffer_2[min(u32(f32(at + 0u) * 1.5f), 2u) * 256u + lane * 8u];"]
+        ["grid_buffer_2[min(u32(f32(at + 0u) * 1.5f), 2u) * 256u + lane * 8u];"]
     );
     assert!(brought(&joined.text, 2)[0].contains("f32(at + 0u) * 3.5f"), "{}", joined.text);
     // None where nobody asks, where the weights are what an earlier phase writes, or are no words.
-    assert!(!join(&phases, grid(2, 64, 0)).unwrap().text.contains("run_prefetch"));
+    assert!(!join(&phases, grid(2, 64, 0)).unwrap().text.contains("grid_prefetch"));
     let made = [phase(0, 2, 9), phase(0, 1, 3)];
-    assert!(!join(&made, grid(2, 64, 3)).unwrap().text.contains("run_prefetch"));
+    assert!(!join(&made, grid(2, 64, 3)).unwrap().text.contains("grid_prefetch"));
     let early = [phase(0, 2, 9), Phase { early: true, ..phase(0, 3, 3) }];
-    assert!(!join(&early, grid(2, 64, 3)).unwrap().text.contains("run_prefetch"));
+    assert!(!join(&early, grid(2, 64, 3)).unwrap().text.contains("grid_prefetch"));
 }
 
 /// A phase that writes `y`; the next one reads it as `x`.
@@ -470,7 +472,7 @@ fn main(@builtin(local_invocation_index) at: u32) {
 /// layer 3 the second has an alternative.
 fn rounds(text: &Text, stride: u64) -> [Place<'_>; 2] {
     let phase = |label: &str, [weights, x, y]: [usize; 3], first: usize, bytes| {
-        let stacked = BTreeMap::from([("weights", phases::Stacked { first, stride })]);
+        let stacked = BTreeMap::from([("weights", persistent::Stacked { first, stride })]);
         let code = text.code(label, [("weights", weights), ("x", x), ("y", y)]);
         let given = BTreeMap::from([("weights", bytes)]);
         Phase { given, ..phase(Code { stacked, ..code }) }
@@ -488,32 +490,32 @@ fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
     let adder = Text::new(ADDER);
     let on = grid(2, 64, 2);
     let places = rounds(&adder, 8192);
-    let joined = phases::join(&places, 5, on).unwrap();
+    let joined = persistent::join(&places, 5, on).unwrap();
     let text = &joined.text;
     assert!(joined.reflected().is_ok(), "{text}");
     assert!(text.contains("for (var layer = 0u; layer < 5u; layer++)"), "{text}");
     // 8192 bytes are 512 elements of sixteen.
-    assert!(text.contains("run_buffer_0[run_layer * 512u + (i / 4u)][(i % 4u)]"), "{text}");
-    assert!(text.contains("[(run_layer - 3u) * 512u + (i / 4u)]"), "{text}");
+    assert!(text.contains("grid_buffer_0[grid_layer * 512u + (i / 4u)][(i % 4u)]"), "{text}");
+    assert!(text.contains("[(grid_layer - 3u) * 512u + (i / 4u)]"), "{text}");
     // What layers share has no offset, and is written: read past caches.
-    assert!(text.contains("run_buffer_1[at]"), "{text}");
+    assert!(text.contains("grid_buffer_1[at]"), "{text}");
     let main = text.split("@compute").nth(1).unwrap();
     let [seldom, usual] = ["// seldom", "// usual"].map(|label| main.find(label).unwrap());
     assert!(main.contains("if (layer == 3u) {") && seldom < usual, "{main}");
     // Each place arrives once a layer, also the first, whose word is not that of those who gave up.
-    assert_eq!(main.matches("run_arrive(").count(), 2, "{main}");
-    assert!(main.contains("run_arrive(64u)") && main.contains("run_arrive(32u)"), "{main}");
-    for wait in ["run_await(64u)", "run_await(32u)"] {
+    assert_eq!(main.matches("grid_arrive(").count(), 2, "{main}");
+    assert!(main.contains("grid_arrive(64u)") && main.contains("grid_arrive(32u)"), "{main}");
+    for wait in ["grid_await(64u)", "grid_await(32u)"] {
         assert!(text.contains(wait), "{wait}: {text}");
     }
     // The last wait brings what the next layer begins with, and no layer behind the last.
-    let last = text.split("fn run_prefetch_1()").nth(1).unwrap();
-    assert!(last.contains("run_buffer_0[min(run_layer + 1u, 4u) * 512u + min("), "{text}");
+    let last = text.split("fn grid_prefetch_1()").nth(1).unwrap();
+    assert!(last.contains("grid_buffer_0[min(grid_layer + 1u, 4u) * 512u + min("), "{text}");
     // One layer needs neither.
     let mut one = places[0].ways[0].1.clone();
     one.code.stacked.clear();
-    let apart = phases::join(&[Place::of(one)], 1, on).unwrap();
-    assert!(!apart.text.contains("run_arrive(64u)") && !apart.text.contains("var layer"));
+    let apart = persistent::join(&[Place::of(one)], 1, on).unwrap();
+    assert!(!apart.text.contains("grid_arrive(64u)") && !apart.text.contains("var layer"));
 }
 
 #[test]
@@ -523,7 +525,7 @@ fn layers_that_cannot_go_round_are_refused() {
         let text = Text::new(text);
         let mut places = rounds(&text, stride);
         change(&mut places);
-        let joined = phases::join(&places, 5, on);
+        let joined = persistent::join(&places, 5, on);
         joined
             .and_then(|joined| joined.reflected().map(|_| ()))
             .map_or_else(|e| e.to_string(), |()| String::new())
@@ -549,7 +551,7 @@ fn layers_that_cannot_go_round_are_refused() {
     let [first, _] = rounds(&ahead, 8192);
     let mut one = first.ways[0].1.clone();
     one.code.stacked.clear();
-    let alone = phases::join(&[Place::of(one)], 1, on).unwrap();
+    let alone = persistent::join(&[Place::of(one)], 1, on).unwrap();
     assert_eq!(alone.reflected().map(|_| ()).map_err(|e| e.to_string()), Ok(()));
 }
 
@@ -561,7 +563,7 @@ fn waits_prefetch_small_tensors() {
     let text = format!("@group(0) @binding(3) var<storage, read> norm: array<vec2<f32>>;\n{text}");
     let text = Text::new(&text);
     let on = grid(2, 64, 1);
-    let stacked = |first| phases::Stacked { first, stride: 8192 };
+    let stacked = |first| persistent::Stacked { first, stride: 8192 };
     let places = |bytes: u64, of_seldom: usize| {
         let mut places = rounds(&text, 8192);
         for (buffer, phase) in [(10, (0, 0)), (of_seldom, (1, 0)), (11, (1, 1))] {
@@ -570,26 +572,26 @@ fn waits_prefetch_small_tensors() {
             phase.code.buffers.insert("norm", buffer);
             phase.code.stacked.insert("norm", stacked(0));
         }
-        phases::join(&places, 5, on).unwrap()
+        persistent::join(&places, 5, on).unwrap()
     };
     let of = |joined: &Joined, wait: usize| {
         assert!(joined.reflected().is_ok(), "{}", joined.text);
-        let name = format!("fn run_prefetch_{wait}()");
+        let name = format!("fn grid_prefetch_{wait}()");
         let body = joined.text.split(&name).nth(1).unwrap_or("").split("\n}").next().unwrap();
         let number = joined.buffers.iter().position(|b| b.1 == 10 + 1 - wait);
         (body.to_owned(), number.unwrap())
     };
     // 1000 bytes are 31 sectors of four elements. Place 1 is read behind the wait of place 0.
     let joined = places(1000, 11);
-    for (wait, layer) in [(0, "run_layer"), (1, "min(run_layer + 1u, 4u)")] {
+    for (wait, layer) in [(0, "grid_layer"), (1, "min(grid_layer + 1u, 4u)")] {
         let (body, number) = of(&joined, wait);
         let load = format!(
-            "if (sector < 31u) {{ run_seen_0 = bitcast<u32>(run_buffer_{number}[{layer} * 1024u \
+            "if (sector < 31u) {{ grid_seen_0 = bitcast<u32>(grid_buffer_{number}[{layer} * 1024u \
              + (sector - 0u) * 4u].x); }}"
         );
         assert!(body.contains(&load), "{load}\n{body}");
         // Each of the 64 invocations that do not poll has a sector of its own.
-        assert!(body.contains("let sector = run_workgroup * 32u + run_lid - 32u;"), "{body}");
+        assert!(body.contains("let sector = grid_workgroup * 32u + grid_lid - 32u;"), "{body}");
     }
     // Layer 3 reads another tensor there.
     assert_eq!(of(&places(1000, 12), 0).0, "");

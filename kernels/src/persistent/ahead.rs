@@ -29,7 +29,7 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
     };
     let entry = module.entry_points.iter().find(|point| point.name == ENTRY);
     let (Some(arrives), Some(awaits), Some(entry)) =
-        (function("run_arrive"), function("run_await"), entry)
+        (function("grid_arrive"), function("grid_await"), entry)
     else {
         return Err("a run without its own functions".into());
     };

@@ -22,7 +22,7 @@ const GRANULE: u32 = TOGETHER * SECTOR;
 /// Sectors of a tensor that counts as small.
 const MOST_SECTORS: u32 = 2048;
 /// Prefix of the names of functions that prefetch.
-const NAME: &str = "run_prefetch_";
+const NAME: &str = "grid_prefetch_";
 
 /// Returns true for a function of a joined text that prefetches.
 pub(super) fn is_one(name: Option<&str>) -> bool {
@@ -158,7 +158,7 @@ impl Prefetches {
     pub(super) fn around(&self) -> (&'static str, &'static str) {
         match (0..self.waits.len()).all(|place| self.is_empty(place)) {
             true => ("", ""),
-            false => ("    run_workgroup = group;\n", "    run_seen();\n"),
+            false => ("    grid_workgroup = group;\n", "    grid_seen();\n"),
         }
     }
 
@@ -172,15 +172,15 @@ impl Prefetches {
         if most == 0 {
             return;
         }
-        text.push_str("\nvar<private> run_workgroup: u32;\n");
+        text.push_str("\nvar<private> grid_workgroup: u32;\n");
         for i in 0..most {
-            let _ = writeln!(text, "var<private> run_seen_{i}: u32;");
+            let _ = writeln!(text, "var<private> grid_seen_{i}: u32;");
         }
         // A load of which nothing comes is none. This word is between two counters.
-        let all: Vec<String> = (0..most).map(|i| format!("run_seen_{i}")).collect();
+        let all: Vec<String> = (0..most).map(|i| format!("grid_seen_{i}")).collect();
         let _ = writeln!(
             text,
-            "\nfn run_seen() {{\n    \
+            "\nfn grid_seen() {{\n    \
              if (({}) == 0x9e3779b9u) {{ atomicMax(&{ARRIVALS}[{}u], 1u); }}\n}}",
             all.join(" ^ "),
             STRIDE - 1
@@ -191,10 +191,10 @@ impl Prefetches {
             }
             let _ = write!(
                 text,
-                "\nfn {NAME}{wait}() {{\n    if (run_lid >= {TOGETHER}u) {{\n        \
-                 run_seen();\n        \
-                 let at = run_workgroup * {}u + run_lid / {TOGETHER}u - 1u;\n        \
-                 let lane = run_lid % {TOGETHER}u;\n",
+                "\nfn {NAME}{wait}() {{\n    if (grid_lid >= {TOGETHER}u) {{\n        \
+                 grid_seen();\n        \
+                 let at = grid_workgroup * {}u + grid_lid / {TOGETHER}u - 1u;\n        \
+                 let lane = grid_lid % {TOGETHER}u;\n",
                 self.teams
             );
             let mut seen = 0;
@@ -220,7 +220,7 @@ impl Prefetches {
                     );
                     let of = (&phases[phase], "weights", share.is_next);
                     let Some(word) = self.word(of, element, &index) else { continue };
-                    let _ = writeln!(text, "        run_seen_{seen} = {word};");
+                    let _ = writeln!(text, "        grid_seen_{seen} = {word};");
                     seen += 1;
                 }
             }
@@ -240,8 +240,8 @@ impl Prefetches {
         let (_, variable) = phase.names.iter().find(|(own, _)| own == name)?;
         let offset = phase.offsets.get(name).map(|offset| match is_next {
             // The last layer's again where none comes.
-            true => offset.of(&format!("min(run_layer + 1u, {}u)", self.layers - 1)),
-            false => offset.of("run_layer"),
+            true => offset.of(&format!("min(grid_layer + 1u, {}u)", self.layers - 1)),
+            false => offset.of("grid_layer"),
         });
         let offset = offset.map(|offset| format!("{offset} + ")).unwrap_or_default();
         Some((element.read)(&format!("{variable}[{offset}{index}]")))
@@ -255,7 +255,7 @@ impl Prefetches {
         }
         let _ = writeln!(
             text,
-            "        let sector = run_workgroup * {}u + run_lid - {TOGETHER}u;",
+            "        let sector = grid_workgroup * {}u + grid_lid - {TOGETHER}u;",
             self.teams * TOGETHER
         );
         let (mut first, mut separator) = (0, "        ");
@@ -265,7 +265,7 @@ impl Prefetches {
             let Some(word) = self.word(of, table.element, &index) else { continue };
             first += table.sectors;
             let _ =
-                write!(text, "{separator}if (sector < {first}u) {{ run_seen_{seen} = {word}; }}");
+                write!(text, "{separator}if (sector < {first}u) {{ grid_seen_{seen} = {word}; }}");
             separator = "\n        else ";
         }
         text.push('\n');

@@ -4,7 +4,7 @@
 use std::sync::{Arc, PoisonError};
 
 use lathe_kernels::Reflection;
-use lathe_kernels::phases::{self, Grid};
+use lathe_kernels::persistent::{self, Grid};
 
 use super::buffers::create;
 use super::device::Gpu;
@@ -16,12 +16,12 @@ use crate::plan::Code;
 /// others.
 const ROUNDS: u32 = 250;
 /// Invocations in a workgroup of a persistent kernel: measured to be faster than 128 and 512
-/// (docs/runs.md).
+/// (docs/persistent-kernels.md).
 const INVOCATIONS: u32 = 256;
 /// Workgroups of a persistent kernel: 128 were measured, fewer are for smaller devices.
 const GROUPS: [u32; 3] = [128, 64, 32];
 /// Sectors of weights that an invocation prefetches at a grid barrier: measured in
-/// docs/findings/runs-prefetch-next-weights.md.
+/// docs/findings/persistent-prefetch-next-weights.md.
 const PREFETCH: u32 = 3;
 
 impl Gpu {
@@ -33,7 +33,7 @@ impl Gpu {
     ///
     /// # Errors
     /// The device is lost.
-    pub fn run_grid(&self) -> Result<std::result::Result<Grid, String>> {
+    pub fn persistent_grid(&self) -> Result<std::result::Result<Grid, String>> {
         let mut known = self.grid.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = &*known {
             return Ok(found.clone());
@@ -42,8 +42,8 @@ impl Gpu {
         Ok(known.insert(found).clone())
     }
 
-    /// Withdraws the passed grid for this `reason`: [`Self::run_grid`] returns none from now on.
-    pub fn distrust_runs(&self, reason: String) {
+    /// Withdraws the passed grid for this `reason`: [`Self::persistent_grid`] returns none from now on.
+    pub fn distrust_persistent(&self, reason: String) {
         *self.grid.lock().unwrap_or_else(PoisonError::into_inner) = Some(Err(reason));
     }
 
@@ -65,7 +65,7 @@ impl Gpu {
             let grid =
                 Grid { groups, invocations: INVOCATIONS, prefetch: PREFETCH, layers: u32::MAX };
             let largest = Grid { groups: 2 * groups, invocations: self.caps.invocations, ..grid };
-            match self.waits(largest, ROUNDS)? {
+            match self.grid_barrier_fault(largest, ROUNDS)? {
                 None => return Ok(Ok(grid)),
                 Some(fault) => reason = fault,
             }
@@ -77,15 +77,15 @@ impl Gpu {
     ///
     /// # Errors
     /// The device refuses the test, or is lost.
-    pub fn waits(&self, grid: Grid, rounds: u32) -> Result<Option<String>> {
+    pub fn grid_barrier_fault(&self, grid: Grid, rounds: u32) -> Result<Option<String>> {
         let Grid { groups, invocations, .. } = grid;
         let text = format!(
-            "const RUN_GROUPS: u32 = {groups}u;\nconst INVOCATIONS: u32 = {invocations}u;\n\
+            "const GRID_GROUPS: u32 = {groups}u;\nconst INVOCATIONS: u32 = {invocations}u;\n\
              const ROUNDS: u32 = {rounds}u;\n{}{}",
-            phases::WAIT,
-            include_str!("waits.wgsl")
+            persistent::GRID_BARRIER,
+            include_str!("grid_barrier.wgsl")
         );
-        let sizes = [groups * invocations, phases::ARRIVAL_WORDS as u32, 1];
+        let sizes = [groups * invocations, persistent::ARRIVAL_WORDS as u32, 1];
         let what = "a test of waiting workgroups";
         let buffers = self.scoped(what, |device| {
             let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
@@ -95,7 +95,7 @@ impl Gpu {
         let pipeline = Pipelines::default().of_code(self, what, "main", &code, true)?;
         let bound = |name: &str| match name {
             "words" => buffers[0].as_entire_buffer_binding(),
-            "run_arrivals" => buffers[1].as_entire_buffer_binding(),
+            "grid_arrivals" => buffers[1].as_entire_buffer_binding(),
             _ => buffers[2].as_entire_buffer_binding(),
         };
         let bind_groups = pipeline.bind(self, what, &bound)?;
