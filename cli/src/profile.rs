@@ -1,5 +1,5 @@
 //! A decode by operation (`--profile`, `bench decode --arch`), its layers by phase
-//! (`--profile-phases`), or a prompt by operation (`--profile-prompt`).
+//! (`--profile-stages`), or a prompt by operation (`--profile-prompt`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use clap::Args;
 use lathe_harness::data::record::{Body, Ceilings, Profile, Record, Verified};
 use lathe_harness::data::stats;
 use lathe_harness::decode::graph::DecodeGraph;
-use lathe_harness::decode::profile::{Floors, PhaseProfile, Profiler, PromptProfile};
+use lathe_harness::decode::profile::{Floors, Profiler, PromptProfile, StageProfile};
 use lathe_harness::decode::{DecodeOptions, Model, Script, memory};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::execute::GpuExecutor;
@@ -33,7 +33,7 @@ pub(crate) struct ProfileOpts {
     profile_prompt: bool,
     /// Print the time that each phase of the layers' dispatch adds to a step
     #[arg(long, conflicts_with_all = ["profile", "profile_prompt", "force_tokens", "logits_out"])]
-    profile_phases: bool,
+    profile_stages: bool,
     /// Also write the profile as a Chrome trace
     #[arg(long, value_name = "FILE", requires = "profile")]
     trace: Option<PathBuf>,
@@ -63,7 +63,7 @@ const ROUNDS: usize = 5;
 impl ProfileOpts {
     /// Returns true if steps are timed operation by operation or phase by phase.
     pub(crate) fn of_steps(&self) -> bool {
-        self.profile.is_some() || self.profile_phases
+        self.profile.is_some() || self.profile_stages
     }
 
     /// The option that asks for a profile, if one does.
@@ -71,7 +71,7 @@ impl ProfileOpts {
         match (&self.profile, self.profile_prompt) {
             (Some(_), _) => Some("--profile"),
             (_, true) => Some("--profile-prompt"),
-            _ => self.profile_phases.then_some("--profile-phases"),
+            _ => self.profile_stages.then_some("--profile-stages"),
         }
     }
 
@@ -83,7 +83,7 @@ impl ProfileOpts {
         }
         let path = self.profile.as_deref();
         let saved = Saved::of_speed(path, profiled.gpu, self.allow_software)?;
-        if self.profile_phases {
+        if self.profile_stages {
             profiled.phases(global)
         } else if self.profile_prompt {
             profiled.prompt(global)
@@ -172,7 +172,7 @@ impl Profiled<'_> {
     fn phases(self, global: &Global) -> Result<()> {
         if self.options.sampling.is_some() {
             return Err(Error::Usage(
-                "--profile-phases times greedy steps: how long a draw takes depends on the logits, \
+                "--profile-stages times greedy steps: how long a draw takes depends on the logits, \
                  and a step without a phase has others"
                     .into(),
             ));
@@ -180,7 +180,7 @@ impl Profiled<'_> {
         let adapter = &self.gpu.adapter;
         if !adapter.timestamps {
             return Err(Error::Unavailable {
-                what: "--profile-phases".into(),
+                what: "--profile-stages".into(),
                 adapter: adapter.name.clone(),
                 reason: "it has no timestamps".into(),
             });
@@ -198,7 +198,7 @@ impl Profiled<'_> {
         let profiler = Profiler::new(&graph, &mut executor, self.script, self.verify)?;
         let profile = profiler.phases(gb_s, ROUNDS)?;
         global.print(&profile, || {
-            print_phases(&profile);
+            print_stages(&profile);
             if adapter.software {
                 outln!("A software adapter: these times say nothing about a GPU.");
             }
@@ -275,8 +275,8 @@ fn print_steps(p: &Profile) {
     );
 }
 
-fn print_phases(profile: &PhaseProfile) {
-    let rows = profile.by_phase.iter().map(|phase| {
+fn print_stages(profile: &StageProfile) {
+    let rows = profile.by_stage.iter().map(|phase| {
         let stage = match phase.stage {
             0 => String::new(),
             stage => format!(", dispatch {}", stage + 1),

@@ -291,7 +291,7 @@ impl Row<'_> {
     }
 }
 
-/// Layers that are one dispatch: each phase's output, and the next one's input.
+/// Layers that are one dispatch: each stage's output, and the next one's input.
 fn in_persistent(gpu: &Device, name: &str, golden: &Golden, context: usize, together: u32) {
     let row = Row { name, golden, kv: KvFormat::F32 };
     let grid = Grid { groups: 1, invocations: 64, prefetch: 2, layers: together };

@@ -1,4 +1,4 @@
-//! Layers that are one dispatch: built-in phases keep the rule of waits in every shape that models
+//! Layers that are one dispatch: built-in stages keep the rule of waits in every shape that models
 //! have, a step whose waits give up is replaced, and long texts stay the same.
 
 use std::cell::Cell;
@@ -18,7 +18,7 @@ use lathe_harness::gpu::Policy;
 use lathe_harness::model::Config;
 use lathe_harness::model::synth::{SynthArch, SynthSpec};
 use lathe_harness::plan::backend_text;
-use lathe_harness::plan::persistent::{LeftOut, Persistent, without_each_phase};
+use lathe_harness::plan::persistent::{LeftOut, Persistent, without_each_stage};
 use lathe_harness::plan::recording::{Op, Recording, TensorId};
 use lathe_harness::plan::select::parse_hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
@@ -96,7 +96,7 @@ fn of_shape(arch: SynthArch, matrices: Format, context: usize, grid: Grid) -> De
         .unwrap_or_else(|e| panic!("{arch} {matrices:?} {context} {grid:?}: {e}"))
 }
 
-/// Joining reads each phase's statements: one that touches ahead of its wait what others write, or
+/// Joining reads each stage's statements: one that touches ahead of its wait what others write, or
 /// does not wait once, is an error of the graph.
 #[test]
 fn layers_of_every_model_are_persistent_kernels_that_keep_the_rule() {
@@ -127,19 +127,19 @@ fn layers_of_every_model_are_persistent_kernels_that_keep_the_rule() {
     }
 }
 
-/// Each phase covers all layers, and no dispatch is left out twice.
+/// Each stage covers all layers, and no dispatch is left out twice.
 fn assert_in_all_layers(recording: &Recording, all: &[LeftOut], layers: usize, said: &str) {
-    let label = |phase: &LeftOut| recording.ops[phase.ops[0]].label.op;
+    let label = |stage: &LeftOut| recording.ops[stage.ops[0]].label.op;
     for name in ["qkv", "attention", "attn_output", "ffn_gate_up", "ffn_down"] {
-        let first = all.iter().find(|phase| label(phase) == name && phase.stage == 0);
+        let first = all.iter().find(|stage| label(stage) == name && stage.stage == 0);
         let first = first.unwrap_or_else(|| panic!("{said}: no {name}"));
         assert_eq!(first.ops.len(), layers, "{said}: {name}");
     }
     let mut seen = HashSet::new();
-    for phase in all {
-        for op in &phase.ops {
-            assert_eq!(recording.ops[*op].label.op, label(phase), "{said}");
-            assert!(seen.insert((*op, phase.stage)), "{said}: {} twice", label(phase));
+    for stage in all {
+        for op in &stage.ops {
+            assert_eq!(recording.ops[*op].label.op, label(stage), "{said}");
+            assert!(seen.insert((*op, stage.stage)), "{said}: {} twice", label(stage));
         }
     }
     let in_persistent: usize = recording.persistent.iter().map(|kernel| kernel.ops.len()).sum();
@@ -147,7 +147,7 @@ fn assert_in_all_layers(recording: &Recording, all: &[LeftOut], layers: usize, s
     assert_eq!(ops.len(), in_persistent, "{said}: all operations of runs");
 }
 
-/// Layers of one model have other phases than those of another: where V has another format than Q
+/// Layers of one model have other stages than those of another: where V has another format than Q
 /// and K, where norms are apart, and where each layer is a run.
 #[test]
 fn phases_are_left_out_of_layers_that_differ() {
@@ -168,18 +168,18 @@ fn phases_are_left_out_of_layers_that_differ() {
             let said = format!("{name} {context} {grid:?}");
             let graph = model.graph_for(&large(), &of_step(context, grid));
             let graph = graph.unwrap_or_else(|e| panic!("{said}: {e}"));
-            let all = without_each_phase(&graph.recording, &large()).unwrap();
+            let all = without_each_stage(&graph.recording, &large()).unwrap();
             assert_in_all_layers(&graph.recording, &all, model.config.n_layers, &said);
         }
     }
 }
 
-/// A step without a phase is as the step, but for that phase: what it is timed for.
+/// A step without a stage is as the step, but for that stage: what it is timed for.
 #[test]
-fn each_phase_can_be_left_out() {
+fn each_stage_can_be_left_out() {
     let grid = Grid { groups: 128, invocations: 256, prefetch: 2, layers: u32::MAX };
-    let phases = |text: &str| -> Vec<String> {
-        let names = text.lines().filter(|line| line.starts_with("// Phase "));
+    let stages = |text: &str| -> Vec<String> {
+        let names = text.lines().filter(|line| line.starts_with("// Stage "));
         names.map(|line| line.split_once(": ").unwrap().1.to_owned()).collect()
     };
     for (arch, matrices) in [
@@ -189,23 +189,23 @@ fn each_phase_can_be_left_out() {
     ] {
         for context in [64, 2048] {
             let recording = of_shape(arch, matrices, context, grid).recording;
-            let all = without_each_phase(&recording, &large()).unwrap();
+            let all = without_each_stage(&recording, &large()).unwrap();
             let said = format!("{arch} {context}");
             let places = all.len();
             assert!(places >= 5, "{said}: {places}");
             let layers: usize = recording.persistent.iter().map(|kernel| kernel.layers).sum();
             assert_in_all_layers(&recording, &all, layers, &said);
-            for phase in &all {
-                let label = recording.ops[phase.ops[0]].label.op;
+            for stage in &all {
+                let label = recording.ops[stage.ops[0]].label.op;
                 let mut lacking = 0;
-                for (full, cut) in recording.persistent.iter().zip(&phase.recording.persistent) {
+                for (full, cut) in recording.persistent.iter().zip(&stage.recording.persistent) {
                     assert_eq!((&full.ops, full.layers), (&cut.ops, cut.layers));
-                    let (full, cut) = (phases(&full.code.text), phases(&cut.code.text));
+                    let (full, cut) = (stages(&full.code.text), stages(&cut.code.text));
                     if full == cut {
                         continue;
                     }
                     lacking += 1;
-                    // Ways of the phase, one after the other.
+                    // Ways of the stage, one after the other.
                     let gone = full.len() - cut.len();
                     let at = (0..=cut.len()).find(|at| full.get(*at) != cut.get(*at)).unwrap();
                     assert_eq!(full[at + gone..], cut[at..], "{said}: {label}");
@@ -213,7 +213,7 @@ fn each_phase_can_be_left_out() {
                     assert!(full[at..at + gone].iter().all(own), "{said}: {label}");
                 }
                 assert!(lacking > 0, "{said}: {label}");
-                assert_eq!(phase.recording.stacks, recording.stacks, "{said}: {label}");
+                assert_eq!(stage.recording.stacks, recording.stacks, "{said}: {label}");
             }
         }
     }

@@ -25,8 +25,8 @@ pub type OfState<P, T> = &'static (dyn Fn(&P, State) -> T + Send + Sync);
 /// A function of an operation's parameters and of an adapter, or of a variant's constants.
 pub type On<P, A, T> = &'static (dyn Fn(&P, &A) -> T + Send + Sync);
 
-/// Values of overrides as a phase of a run; see [`Variant::phase`].
-pub type AsPhase<P> = &'static (dyn Fn(&P, &Capabilities, Grid) -> Option<Overrides> + Send + Sync);
+/// Values of overrides as a stage of a run; see [`Variant::stage`].
+pub type AsStage<P> = &'static (dyn Fn(&P, &Capabilities, Grid) -> Option<Overrides> + Send + Sync);
 
 /// Values of overrides by name; of several for one name the last holds.
 pub type Overrides = Vec<(&'static str, f64)>;
@@ -77,8 +77,8 @@ pub struct Fusion<P: 'static> {
     pub of: &'static [&'static str],
     /// Measured reason against the fusion, if there is one.
     pub against: Of<P, Option<String>>,
-    /// Reason against it where all of them would be phases of a run ([`crate::phases`]).
-    pub against_phase: Of<P, Option<String>>,
+    /// Reason against it where all of them would be stages of a run ([`crate::stages`]).
+    pub against_stage: Of<P, Option<String>>,
     /// Returns true if it pays with a variant of that name.
     pub pays_with: On<P, str, bool>,
 }
@@ -311,16 +311,16 @@ pub struct Variant<P: 'static> {
     pub stages: &'static [Stage<P>],
     /// Values of tunable overrides for a shape on an adapter; the rest keep their WGSL defaults.
     pub constants: On<P, Capabilities, Overrides>,
-    /// Values of the same overrides as a phase of a run ([`crate::phases`]), whose workgroups are
-    /// given: all that there are, and the invocations of each. None where it is no good phase.
-    pub phase: AsPhase<P>,
+    /// Values of the same overrides as a stage of a run ([`crate::stages`]), whose workgroups are
+    /// given: all that there are, and the invocations of each. None where it is no good stage.
+    pub as_stage: AsStage<P>,
     /// True if a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
     /// where they are. Measured for each; it does not always win.
     pub early: bool,
-    /// Buffers this phase reads before the grid barrier even though it writes them. Sound only
+    /// Buffers this stage reads before the grid barrier even though it writes them. Sound only
     /// because it never uses a value that may have been overwritten meanwhile.
     pub renews: &'static [&'static str],
-    /// Output that the next phase may compute itself in place of the last stage.
+    /// Output that the next stage may compute itself in place of the last stage.
     pub inlined: Option<&'static Inlined<P>>,
     /// Overrides a tuner may try, with the values worth trying: `NAME=VALUE|VALUE,…`.
     pub tunables: &'static str,
@@ -338,7 +338,7 @@ impl<P: 'static> Variant<P> {
         name: "",
         stages: &[],
         constants: &|_, _| Vec::new(),
-        phase: &|_, _, _| None,
+        as_stage: &|_, _, _| None,
         early: false,
         renews: &[],
         inlined: None,
@@ -359,7 +359,7 @@ impl<P: 'static> Variant<P> {
     }
 }
 
-/// An output that the next phase can compute itself: it calls a function where it would load an
+/// An output that the next stage can compute itself: it calls a function where it would load an
 /// element. The last stage and its grid barrier are then left out.
 pub struct Inlined<P: 'static> {
     /// The output.
@@ -367,7 +367,7 @@ pub struct Inlined<P: 'static> {
     /// The function of the WGSL text that returns the element at an index, of the variable's type.
     /// It uses buffers only, no workgroup memory.
     pub function: &'static str,
-    /// Returns true if that pays, although every workgroup of the reading phase computes all it
+    /// Returns true if that pays, although every workgroup of the reading stage computes all it
     /// needs.
     pub pays: On<P, Constants, bool>,
 }
@@ -491,7 +491,7 @@ impl<P: Params> Declaration<P> {
             fuses: self.fuses.as_ref().map(|fusion| Fusion {
                 of: fusion.of,
                 against: of(fusion.against),
-                against_phase: of(fusion.against_phase),
+                against_stage: of(fusion.against_stage),
                 pays_with: on(fusion.pays_with),
             }),
             prefer: of(prefer),
@@ -519,13 +519,13 @@ impl<P: Params> Binding<P> {
 
 impl<P: Params> Variant<P> {
     pub(crate) fn erase(&self) -> KernelVariant {
-        let &Self { name, early, renews, tunables, packing, phase, .. } = self;
+        let &Self { name, early, renews, tunables, packing, as_stage, .. } = self;
         let grid = |stage: &Stage<P>| Stage { entry: stage.entry, grid: on(stage.grid) };
         Variant {
             stages: list(self.stages.iter().map(grid)),
             constants: on(self.constants),
-            phase: kept(move |shape: &Shape, caps: &Capabilities, grid: Grid| {
-                phase(&P::read(shape), caps, grid)
+            as_stage: kept(move |shape: &Shape, caps: &Capabilities, grid: Grid| {
+                as_stage(&P::read(shape), caps, grid)
             }),
             inlined: self.inlined.map(|inlined| {
                 let &Inlined { output, function, pays } = inlined;
@@ -565,9 +565,9 @@ impl KernelVariant {
         (self.constants)(shape, caps)
     }
 
-    /// Values of its overrides as a phase of a run; see [`Variant::phase`].
-    pub fn phase(&self, shape: &Shape, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
-        (self.phase)(shape, caps, grid)
+    /// Values of its overrides as a stage of a run; see [`Variant::stage`].
+    pub fn as_stage(&self, shape: &Shape, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
+        (self.as_stage)(shape, caps, grid)
     }
 
     /// Reason why it cannot run a shape, beyond what reflection finds.

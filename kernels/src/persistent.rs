@@ -1,10 +1,10 @@
-//! Joins several dispatches into a persistent kernel: entry points of linked texts become phases of
+//! Joins several dispatches into a persistent kernel: entry points of linked texts become stages of
 //! a single entry point, with a grid barrier between them.
 //!
-//! A phase keeps its code. Its overrides become constants, its buffers those of the joined text,
+//! A stage keeps its code. Its overrides become constants, its buffers those of the joined text,
 //! other declarations get a prefix, and code that its entry point does not reach is left out. A
-//! workgroup takes the places in a phase's grid that are its own number and every `groups`-th after
-//! it. Workgroup arrays of one type share memory from phase to phase.
+//! workgroup takes the places in a stage's grid that are its own number and every `groups`-th after
+//! it. Workgroup arrays of one type share memory from stage to stage.
 //!
 //! Layers of a model that are alike are one loop: a layer a round, with a tensor of each layer at
 //! its place in one buffer. Where layers differ, a place in the round has several alternatives.
@@ -33,17 +33,17 @@ pub struct Code<'a> {
     pub reflection: &'a Reflection,
     /// Values of its overrides.
     pub constants: &'a Constants,
-    /// The function: of a phase, its entry point.
+    /// The function: of a stage, its entry point.
     pub function: &'a str,
-    /// The buffer behind each of its variables, as a number that phases share.
+    /// The buffer behind each of its variables, as a number that stages share.
     pub buffers: BTreeMap<&'a str, usize>,
     /// Variables whose buffer holds a tensor a layer.
     pub stacked: BTreeMap<&'a str, Stacked>,
 }
 
-/// One dispatch that becomes a phase.
+/// One dispatch that becomes a stage.
 #[derive(Clone, Debug)]
-pub struct Phase<'a> {
+pub struct FusedStage<'a> {
     /// Its entry point.
     pub code: Code<'a>,
     /// Workgroups of the dispatch.
@@ -65,7 +65,7 @@ pub struct Phase<'a> {
 pub struct Stacked {
     /// The layer whose tensor comes first.
     pub first: usize,
-    /// Bytes from one to the next; of a phase's variable, elements.
+    /// Bytes from one to the next; of a stage's variable, elements.
     pub stride: u64,
 }
 
@@ -82,14 +82,14 @@ impl Stacked {
 /// Work of a run between two waits.
 #[derive(Debug)]
 pub struct Place<'a> {
-    /// Alternative phases, each with its layers. Every layer has one.
-    pub ways: Vec<(Vec<usize>, Phase<'a>)>,
+    /// Alternative stages, each with its layers. Every layer has one.
+    pub ways: Vec<(Vec<usize>, FusedStage<'a>)>,
 }
 
 impl<'a> Place<'a> {
     /// A place of a run of one layer.
-    pub fn of(phase: Phase<'a>) -> Self {
-        Self { ways: vec![(vec![0], phase)] }
+    pub fn of(stage: FusedStage<'a>) -> Self {
+        Self { ways: vec![(vec![0], stage)] }
     }
 
     /// The alternative of most layers.
@@ -107,7 +107,7 @@ pub struct Grid {
     /// Invocations of each.
     pub invocations: u32,
     /// Sectors of weights that each invocation brings into the device's cache at a wait, those of
-    /// the phases that come next: memory is idle then. Invocations of the first 32 poll meanwhile.
+    /// the stages that come next: memory is idle then. Invocations of the first 32 poll meanwhile.
     pub prefetch: u32,
     /// Layers that a run may have; at least one.
     pub layers: u32,
@@ -134,22 +134,22 @@ pub struct Joined {
     /// Name of each variable and the number of its buffer. A buffer may have several variables, of
     /// different types.
     pub buffers: Vec<(String, usize)>,
-    phases: Vec<JoinedPhase>,
+    stages: Vec<JoinedStage>,
     /// True if it loops over layers.
     is_loop: bool,
 }
 
-/// Names of a phase in a joined text.
+/// Names of a stage in a joined text.
 #[derive(Clone, Debug)]
-struct JoinedPhase {
-    /// Its place in the order of phases.
+struct JoinedStage {
+    /// Its place in the order of stages.
     place: usize,
     label: String,
     /// Its entry point.
     function: String,
     /// Pairs of names of its shared variables: its own, and the joined one.
     names: Vec<(String, String)>,
-    /// Elements of a variable's tensors of layers in its buffer, by the phase's own name.
+    /// Elements of a variable's tensors of layers in its buffer, by the stage's own name.
     offsets: HashMap<String, Stacked>,
     renews: &'static [&'static str],
 }
@@ -158,7 +158,7 @@ impl Joined {
     /// Naga's reflection of the text.
     ///
     /// # Errors
-    /// naga refuses it, or a phase breaks the rule of runs: ahead of its wait it touches what
+    /// naga refuses it, or a stage breaks the rule of runs: ahead of its wait it touches what
     /// others may be writing or reading, or not every invocation waits, once.
     pub fn reflected(&self) -> Result<Reflection, ReflectError> {
         let reflection = Reflection::of(&self.text, "a persistent kernel of operations")?;
@@ -169,28 +169,28 @@ impl Joined {
 
 /// The entry point of a joined text.
 pub const ENTRY: &str = "main";
-/// Function that a text calls before it first needs an earlier phase's output.
+/// Function that a text calls before it first needs an earlier stage's output.
 const AWAIT: &str = "await_input";
 /// Variable of the words with which workgroups wait: the first counts waits that gave up.
 pub const ARRIVALS: &str = "grid_arrivals";
 /// Words between two counters, so that none shares a cache line.
 const STRIDE: usize = 32;
-/// Phases of the longest run, or of a layer of it: each has a word to wait with.
+/// Stages of the longest run, or of a layer of it: each has a word to wait with.
 pub const MOST_WAITS: usize = 63;
 /// Words after [`ARRIVALS`], zero at first. Persistent kernels of one grid may share them: each
 /// dispatch adds as many arrivals to a counter as there are workgroups.
 pub const ARRIVAL_WORDS: usize = STRIDE * (MOST_WAITS + 1);
 
-/// Index of the counter at which workgroups wait for the phases before a place. The first place has
+/// Index of the counter at which workgroups wait for the stages before a place. The first place has
 /// one only in a loop; word 0 records a time-out.
 fn counter(place: usize, places: usize) -> usize {
     STRIDE * if place == 0 { places } else { place }
 }
 
-/// Joins the phases of a run, in order: `places` of each of `layers`.
+/// Joins the stages of a run, in order: `places` of each of `layers`.
 ///
 /// # Errors
-/// A phase has another workgroup size than the grid, no such entry point, a buffer that is not
+/// A stage has another workgroup size than the grid, no such entry point, a buffer that is not
 /// named or that cannot hold a tensor a layer, or takes what only a dispatch of its own has; a
 /// layer has no way; or there are too many.
 pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, ReflectError> {
@@ -199,11 +199,11 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
         return Err(fault(format!("a run of {} workgroups: no power of two", grid.groups)));
     }
     if places.len() > MOST_WAITS {
-        return Err(fault(format!("{} phases: at most {MOST_WAITS}", places.len())));
+        return Err(fault(format!("{} stages: at most {MOST_WAITS}", places.len())));
     }
     // What a place does in one layer and in the next is parted by the waits of the others.
     if layers > 1 && places.len() < 2 {
-        return Err(fault("a loop over layers of one phase".into()));
+        return Err(fault("a loop over layers of one stage".into()));
     }
     for (i, place) in places.iter().enumerate() {
         let of = |layer: usize| place.ways.iter().filter(move |way| way.0.contains(&layer)).count();
@@ -211,16 +211,16 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
             return Err(fault(format!("place {i} has {} ways in layer {layer}", of(layer))));
         }
     }
-    let phases = || places.iter().flat_map(|place| &place.ways).map(|(_, phase)| phase);
+    let stages = || places.iter().flat_map(|place| &place.ways).map(|(_, stage)| stage);
     let mut written = BTreeSet::new();
-    for phase in phases() {
-        let code = &phase.code;
+    for stage in stages() {
+        let code = &stage.code;
         let Some(entry) = code.reflection.entry(code.function) else { continue };
         let names = entry.writes.iter().map(|i| code.reflection.buffers[*i].name.as_str());
         written.extend(names.filter_map(|name| code.buffers.get(name)));
     }
-    let early = phases().filter(|phase| phase.early);
-    let early = early.filter_map(|phase| phase.code.buffers.get("weights").copied()).collect();
+    let early = stages().filter(|stage| stage.early);
+    let early = early.filter_map(|stage| stage.code.buffers.get("weights").copied()).collect();
     let prefetches = Prefetches::plan(places, layers, grid, &written);
     let mut whole =
         Whole { written, early, prefetches, places: places.len(), layers, ..Whole::default() };
@@ -231,8 +231,8 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
         }
         let usual = place.usual();
         let mut last = String::new();
-        for (way, (those, phase)) in place.ways.iter().enumerate() {
-            let Code { label, reflection, constants, function, .. } = &phase.code;
+        for (way, (those, stage)) in place.ways.iter().enumerate() {
+            let Code { label, reflection, constants, function, .. } = &stage.code;
             let (_, invocations) = reflection.workgroup(function, constants)?;
             if invocations != grid.invocations {
                 return Err(fault(format!(
@@ -240,7 +240,7 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
                     grid.invocations
                 )));
             }
-            let code = whole.phase(i, phase, grid).map_err(fault)?;
+            let code = whole.stage(i, stage, grid).map_err(fault)?;
             if way == usual {
                 last = code;
                 continue;
@@ -258,7 +258,7 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
     Ok(whole.finish(grid, &main))
 }
 
-/// State that phases share while they are joined.
+/// State that stages share while they are joined.
 #[derive(Default)]
 struct Whole {
     written: BTreeSet<usize>,
@@ -267,10 +267,10 @@ struct Whole {
     directives: BTreeSet<String>,
     /// Type and buffer of each variable.
     bindings: Vec<(String, usize)>,
-    /// Element type and number of a shared workgroup array: the lengths that phases want.
+    /// Element type and number of a shared workgroup array: the lengths that stages want.
     pool: BTreeMap<(String, usize), Vec<String>>,
     declarations: String,
-    phases: Vec<JoinedPhase>,
+    stages: Vec<JoinedStage>,
     prefetches: Prefetches,
     places: usize,
     layers: usize,
@@ -420,18 +420,23 @@ fn type_of<'t, 'a>(tokens: &'t [Token<'a>], name: &str) -> &'t [Token<'a>] {
 }
 
 impl Whole {
-    /// Declares a phase. Returns its part of the entry point.
-    fn phase(&mut self, place: usize, phase: &Phase<'_>, grid: Grid) -> Result<String, String> {
-        let Phase { code, groups, .. } = phase;
+    /// Declares a stage. Returns its part of the entry point.
+    fn stage(
+        &mut self,
+        place: usize,
+        stage: &FusedStage<'_>,
+        grid: Grid,
+    ) -> Result<String, String> {
+        let FusedStage { code, groups, .. } = stage;
         let Code { label, .. } = code;
         let parsed = Parsed::new(code.text);
         let Some(entry) = parsed.declared.get(code.function).filter(|d| d.is_entry) else {
             return Err(format!("{label}: no entry point {}", code.function));
         };
-        let number = self.phases.len();
-        let _ = writeln!(self.declarations, "\n// Phase {number}: {label}.");
+        let number = self.stages.len();
+        let _ = writeln!(self.declarations, "\n// Stage {number}: {label}.");
         let mut made = BTreeMap::new();
-        for (i, (variable, code)) in phase.made.iter().enumerate() {
+        for (i, (variable, code)) in stage.made.iter().enumerate() {
             made.insert(*variable, self.made(code, &format!("p{number}m{i}_"))?);
         }
         let prefix = prefix(number);
@@ -440,13 +445,13 @@ impl Whole {
         let is_shared = |d: &Declaration<'_>| !names.of[d.name].starts_with(&prefix);
         let shared = kept.iter().filter(|d| d.kind == "var" && is_shared(d));
         let shared = shared.filter(|d| !names.made.contains(d.name));
-        self.phases.push(JoinedPhase {
+        self.stages.push(JoinedStage {
             place,
             label: label.clone(),
             function: names.of[code.function].clone(),
             names: shared.map(|d| (d.name.to_owned(), names.of[d.name].clone())).collect(),
             offsets,
-            renews: phase.renews,
+            renews: stage.renews,
         });
         let has_wait = place > 0 || self.layers > 1;
         let counter = counter(place, self.places);
@@ -459,7 +464,7 @@ impl Whole {
             match d.kind {
                 "var" if d.is_binding || (is_workgroup(&parsed, d) && is_shared(d)) => {}
                 "fn" if d.is_entry => {
-                    let (text, arguments) = self.entry(&parsed, entry, &names, phase)?;
+                    let (text, arguments) = self.entry(&parsed, entry, &names, stage)?;
                     let _ = writeln!(self.declarations, "{text}");
                     let call = format!("{}({arguments});", names.of[d.name]);
                     let _ = writeln!(main, "    // {label}");
@@ -507,7 +512,7 @@ impl Whole {
         Ok(main)
     }
 
-    /// Declares a function that computes an element of a phase's input. Returns its name.
+    /// Declares a function that computes an element of a stage's input. Returns its name.
     fn made(&mut self, code: &Code<'_>, prefix: &str) -> Result<String, String> {
         let Code { label, function, .. } = code;
         let parsed = Parsed::new(code.text);
@@ -516,7 +521,7 @@ impl Whole {
         }
         let kept = parsed.kept(function);
         if let Some(d) = kept.iter().find(|d| d.kind == "var" && !d.is_binding || d.name == AWAIT) {
-            return Err(format!("{label}: {function} takes {}, which is a phase's own", d.name));
+            return Err(format!("{label}: {function} takes {}, which is a stage's own", d.name));
         }
         let (names, _) = self.names(&parsed, &kept, code, prefix, &BTreeMap::new())?;
         for d in kept.into_iter().filter(|d| !d.is_binding) {
@@ -622,7 +627,7 @@ impl Whole {
         Ok(())
     }
 
-    /// Element type and length of an array that phases may share: one whose type is no phase's own.
+    /// Element type and length of an array that stages may share: one whose type is no stage's own.
     fn pooled(
         &self,
         parsed: &Parsed<'_>,
@@ -668,7 +673,7 @@ impl Whole {
         parsed: &Parsed<'_>,
         entry: &Declaration<'_>,
         names: &Names<'_>,
-        phase: &Phase<'_>,
+        stage: &FusedStage<'_>,
     ) -> Result<(String, String), String> {
         let tokens = parsed.tokens(entry);
         let begin = tokens.iter().position(|t| t.text == "fn").unwrap_or(0);
@@ -697,7 +702,7 @@ impl Whole {
                 "num_subgroups" => "grid_subgroups",
                 "subgroup_size" => "grid_size",
                 "subgroup_invocation_id" => "grid_lane",
-                other => return Err(format!("{}: reads {other}", phase.code.label)),
+                other => return Err(format!("{}: reads {other}", stage.code.label)),
             });
         }
         let body = parsed.renamed(&tokens[open..], names, false);
@@ -740,7 +745,7 @@ impl Whole {
             let _ = writeln!(text, "var<workgroup> {name}: array<{element}, {length}>;");
         }
         text.push_str(GRID_BARRIER);
-        self.prefetches.write(&mut text, &self.phases);
+        self.prefetches.write(&mut text, &self.stages);
         text.push_str(&self.declarations);
         let mut parameters = String::new();
         for (name, builtin) in [
@@ -772,7 +777,7 @@ impl Whole {
              @builtin(local_invocation_index) lid: u32,\n{parameters}) {{\n    \
              let group = grid_group.x;\n    grid_lid = lid;\n{begin}{round}{end}}}\n"
         );
-        Joined { text, buffers, phases: self.phases, is_loop }
+        Joined { text, buffers, stages: self.stages, is_loop }
     }
 }
 
@@ -784,11 +789,11 @@ impl Whole {
 /// so for the weights that were loaded ahead. Data of other workgroups are read through `@coherent`
 /// variables, past the caches that a fence would empty. WGSL does not promise that this is enough;
 /// the test of a device (`Gpu::persistent_grid`) waits and reads the same way.
-pub const GRID_BARRIER: &str = include_str!("phases/wait.wgsl");
+pub const GRID_BARRIER: &str = include_str!("stages/wait.wgsl");
 
-/// Prefix of the names of a phase's own declarations.
-fn prefix(phase: usize) -> String {
-    format!("p{phase}_")
+/// Prefix of the names of a stage's own declarations.
+fn prefix(stage: usize) -> String {
+    format!("p{stage}_")
 }
 
 fn variable(binding: usize) -> String {

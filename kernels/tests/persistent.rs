@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lathe_kernels::persistent::{self, Code, Grid, Joined, Phase, Place};
+use lathe_kernels::persistent::{self, Code, FusedStage, Grid, Joined, Place};
 use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
 
 /// A large GPU with subgroups of 32.
@@ -52,7 +52,7 @@ impl Text {
     }
 }
 
-/// A stage of a built-in variant that can be a phase.
+/// A stage of a built-in variant that can be a stage.
 struct Stage {
     label: String,
     text: Text,
@@ -72,7 +72,7 @@ fn stages() -> Vec<Stage> {
             if variant.unsupported(shape, &caps()).is_some() {
                 continue;
             }
-            let Some(geometry) = variant.phase(shape, &caps(), GRID) else { continue };
+            let Some(geometry) = variant.as_stage(shape, &caps(), GRID) else { continue };
             let wgsl = lathe_kernels::source(kernel.name, variant.name).unwrap().text;
             let reflection = lathe_kernels::reflection(kernel.name, variant.name).unwrap();
             let given = shape.iter().chain(variant.constants(shape, &caps()));
@@ -94,15 +94,15 @@ fn stages() -> Vec<Stage> {
 }
 
 impl Stage {
-    /// Its phase over buffers of its own, numbered from `first` on.
-    fn phase(&self, first: usize) -> Phase<'_> {
+    /// Its stage over buffers of its own, numbered from `first` on.
+    fn fused(&self, first: usize) -> FusedStage<'_> {
         let names = self.text.reflection.buffers.iter().map(|buffer| buffer.name.as_str());
         let code = self.text.code(&self.label, names.zip(first..));
-        Phase {
+        FusedStage {
             groups: self.groups,
             renews: self.renews,
             given: BTreeMap::from([("weights", 1 << 20)]),
-            ..phase(Code { function: self.entry, ..code })
+            ..fused(Code { function: self.entry, ..code })
         }
     }
 }
@@ -114,28 +114,28 @@ const fn grid(groups: u32, invocations: u32, prefetch: u32) -> Grid {
 
 const GRID: Grid = grid(128, 256, 2);
 
-/// A phase of two workgroups that has nothing special.
-fn phase(code: Code<'_>) -> Phase<'_> {
+/// A stage of two workgroups that has nothing special.
+fn fused(code: Code<'_>) -> FusedStage<'_> {
     let (given, made) = (BTreeMap::new(), BTreeMap::new());
-    Phase { code, groups: 2, early: false, renews: &[], given, made }
+    FusedStage { code, groups: 2, early: false, renews: &[], given, made }
 }
 
-/// Phases of one layer.
-fn join(phases: &[Phase<'_>], grid: Grid) -> Result<Joined, ReflectError> {
-    let places: Vec<_> = phases.iter().cloned().map(Place::of).collect();
+/// Stages of one layer.
+fn join(stages: &[FusedStage<'_>], grid: Grid) -> Result<Joined, ReflectError> {
+    let places: Vec<_> = stages.iter().cloned().map(Place::of).collect();
     persistent::join(&places, 1, grid)
 }
 
-/// Any two phases join: names do not meet, and naga takes the whole.
+/// Any two stages join: names do not meet, and naga takes the whole.
 #[test]
-fn every_phase_joins_with_the_next() {
+fn every_stage_joins_with_the_next() {
     let stages = stages();
-    let phases: Vec<_> = stages.iter().zip((0..).step_by(32)).map(|(s, i)| s.phase(i)).collect();
-    let labels: BTreeSet<_> = phases.iter().map(|p| p.code.label.clone()).collect();
+    let stages: Vec<_> = stages.iter().zip((0..).step_by(32)).map(|(s, i)| s.fused(i)).collect();
+    let labels: BTreeSet<_> = stages.iter().map(|p| p.code.label.clone()).collect();
     for wanted in ["attention_append/split_kv", "gemv_q/planes_dp4a24", "fused_ffn/sweep"] {
         assert!(labels.contains(wanted), "{labels:?}");
     }
-    for pair in phases.windows(2) {
+    for pair in stages.windows(2) {
         let shown = format!("{} and {}", pair[0].code.label, pair[1].code.label);
         let joined = join(pair, GRID).unwrap_or_else(|e| panic!("{shown}: {e}"));
         // Each keeps the rule of what may be done ahead of a wait.
@@ -147,7 +147,7 @@ fn every_phase_joins_with_the_next() {
             reflection.workgroup(persistent::ENTRY, &Constants::new()).unwrap();
         assert_eq!(invocations, GRID.invocations, "{shown}");
         // Shared, not added up.
-        let alone = |p: &Phase<'_>| {
+        let alone = |p: &FusedStage<'_>| {
             let Code { reflection, function, constants, .. } = &p.code;
             reflection.workgroup(function, constants).unwrap().0
         };
@@ -168,10 +168,10 @@ fn every_phase_joins_with_the_next() {
     }
 }
 
-/// A buffer that two phases bind is one variable where they agree on its type, and writable in both
+/// A buffer that two stages bind is one variable where they agree on its type, and writable in both
 /// where one of them writes it.
 #[test]
-fn a_buffer_between_phases_is_written_in_both() {
+fn a_buffer_between_stages_is_written_in_both() {
     let text = "override WG: u32 = 32u;\n\
                 var<workgroup> held: array<f32, WG>;\n\
                 @group(0) @binding(0) var<storage, read> x: array<f32>;\n\
@@ -180,12 +180,12 @@ fn a_buffer_between_phases_is_written_in_both() {
                 fn main(@builtin(local_invocation_index) at: u32) {\n\
                     held[at] = x[at];\n    workgroupBarrier();\n    y[at] = held[at ^ 1u];\n}\n";
     let text = Text::new(text);
-    let phase = |x: usize, y: usize, groups: u32| Phase {
+    let stage = |x: usize, y: usize, groups: u32| FusedStage {
         groups,
-        ..phase(text.code("swap", [("x", x), ("y", y)]))
+        ..fused(text.code("swap", [("x", x), ("y", y)]))
     };
     let on = grid(2, 32, 0);
-    let joined = join(&[phase(0, 1, 2), phase(1, 2, 1)], on).unwrap();
+    let joined = join(&[stage(0, 1, 2), stage(1, 2, 1)], on).unwrap();
     assert_eq!(joined.buffers.iter().map(|b| b.1).collect::<Vec<_>>(), [0, 1, 2]);
     let declared = |i: usize| joined.text.lines().find(|l| l.contains(&format!("_{i}:"))).unwrap();
     assert!(declared(0).contains("<storage, read>"), "{}", joined.text);
@@ -195,12 +195,12 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert_eq!(joined.text.matches("var<workgroup>").count(), 1, "{}", joined.text);
     assert!(joined.reflected().is_ok());
 
-    let error = |phases: &[Phase<'_>], on| join(phases, on).unwrap_err().to_string();
+    let error = |stages: &[FusedStage<'_>], on| join(stages, on).unwrap_err().to_string();
     assert!(
-        error(&[phase(0, 1, 1)], grid(2, 64, 0)).contains("workgroups of 32 among those of 64")
+        error(&[stage(0, 1, 1)], grid(2, 64, 0)).contains("workgroups of 32 among those of 64")
     );
-    assert!(error(&[phase(0, 1, 1)], grid(3, 32, 0)).contains("no power of two"));
-    let many: Vec<_> = (0..persistent::MOST_WAITS + 1).map(|_| phase(0, 1, 1)).collect();
+    assert!(error(&[stage(0, 1, 1)], grid(3, 32, 0)).contains("no power of two"));
+    let many: Vec<_> = (0..persistent::MOST_WAITS + 1).map(|_| stage(0, 1, 1)).collect();
     assert!(error(&many, on).contains("at most"));
     assert!(join(&many[1..], on).is_ok());
     // In a loop the first place waits as well, with a word that is there.
@@ -211,14 +211,14 @@ fn a_buffer_between_phases_is_written_in_both() {
     assert_eq!(persistent::MOST_WAITS, 63);
     assert!(persistent::join(&all, 2, on).unwrap().text.contains(&last));
     let one = persistent::join(&all[..1], 2, on).unwrap_err().to_string();
-    assert!(one.contains("a loop over layers of one phase"), "{one}");
-    let mut unbound = phase(0, 1, 1);
+    assert!(one.contains("a loop over layers of one stage"), "{one}");
+    let mut unbound = stage(0, 1, 1);
     unbound.code.buffers.clear();
     assert!(error(&[unbound], on).contains("is not bound"));
 }
 
 /// Grid barriers prefetch all of the next weights if they have enough loads, else an evenly spaced
-/// part. They prefetch nothing that the phases write or load ahead of their barriers themselves.
+/// part. They prefetch nothing that the stages write or load ahead of their barriers themselves.
 #[test]
 fn waits_prefetch_the_next_weights() {
     let text = |element: &str| {
@@ -232,16 +232,16 @@ fn waits_prefetch_the_next_weights() {
         )
     };
     let texts = ["u32", "vec4<f32>"].map(|element| Text::new(&text(element)));
-    let phase = |which: usize, weights: usize, granules: u64| {
+    let stage = |which: usize, weights: usize, granules: u64| {
         let buffers = [("weights", weights), ("y", 1)];
-        Phase {
+        FusedStage {
             given: BTreeMap::from([("weights", 1024 * granules + 1023)]),
-            ..phase(texts[which].code(&format!("phase of {granules}"), buffers))
+            ..fused(texts[which].code(&format!("stage of {granules}"), buffers))
         }
     };
     // Two workgroups, each with one team that does not poll: a round is two granules.
-    let phases = [phase(0, 2, 9), phase(0, 3, 3), phase(1, 4, 7)];
-    let joined = join(&phases, grid(2, 64, 3)).unwrap();
+    let stages = [stage(0, 2, 9), stage(0, 3, 3), stage(1, 4, 7)];
+    let joined = join(&stages, grid(2, 64, 3)).unwrap();
     assert!(joined.reflected().is_ok(), "{}", joined.text);
     let brought = |text: &str, wait: usize| -> Vec<String> {
         let name = format!("fn grid_prefetch_{wait}()");
@@ -267,21 +267,21 @@ fn waits_prefetch_the_next_weights() {
     assert!(joined.text.trim_end().ends_with("grid_seen();\n}"), "{}", joined.text);
     assert!(joined.text.contains("if ((grid_seen_0 ^ grid_seen_1 ^ grid_seen_2) == "));
     // With one load a wait two granules of seven: every third and a half.
-    let joined = join(&phases, grid(2, 64, 1)).unwrap();
+    let joined = join(&stages, grid(2, 64, 1)).unwrap();
     assert_eq!(
         brought(&joined.text, 1),
         ["grid_buffer_2[min(u32(f32(at + 0u) * 1.5f), 2u) * 256u + lane * 8u];"]
     );
     assert!(brought(&joined.text, 2)[0].contains("f32(at + 0u) * 3.5f"), "{}", joined.text);
-    // None where nobody asks, where the weights are what an earlier phase writes, or are no words.
-    assert!(!join(&phases, grid(2, 64, 0)).unwrap().text.contains("grid_prefetch"));
-    let made = [phase(0, 2, 9), phase(0, 1, 3)];
+    // None where nobody asks, where the weights are what an earlier stage writes, or are no words.
+    assert!(!join(&stages, grid(2, 64, 0)).unwrap().text.contains("grid_prefetch"));
+    let made = [stage(0, 2, 9), stage(0, 1, 3)];
     assert!(!join(&made, grid(2, 64, 3)).unwrap().text.contains("grid_prefetch"));
-    let early = [phase(0, 2, 9), Phase { early: true, ..phase(0, 3, 3) }];
+    let early = [stage(0, 2, 9), FusedStage { early: true, ..stage(0, 3, 3) }];
     assert!(!join(&early, grid(2, 64, 3)).unwrap().text.contains("grid_prefetch"));
 }
 
-/// A phase that writes `y`; the next one reads it as `x`.
+/// A stage that writes `y`; the next one reads it as `x`.
 const WRITER: &str = "@group(0) @binding(0) var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(32)
 fn main(@builtin(local_invocation_index) at: u32) { y[at] = 1.0; }
@@ -305,7 +305,7 @@ fn waits() { await_input(); }
 fn leaves(i: u32) { if (i > 3u) { return; } await_input(); }
 ";
 
-/// Verdict on both phases on a grid of two workgroups, with `body` in the reader's entry point. The
+/// Verdict on both stages on a grid of two workgroups, with `body` in the reader's entry point. The
 /// reader has `groups` workgroups.
 fn verdict(body: &str, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
     let reader = Text::new(&format!(
@@ -314,11 +314,11 @@ fn verdict(body: &str, groups: u32, renews: &'static [&'static str]) -> Result<(
     ));
     let writer = Text::new(WRITER);
     let buffers = [("w", 0), ("x", 1), ("z", 2), ("counter", 3)];
-    let phases = [
-        Phase { renews, ..phase(writer.code("writes, writer", [("y", 1)])) },
-        Phase { groups, renews, ..phase(reader.code("reads, reader", buffers)) },
+    let stages = [
+        FusedStage { renews, ..fused(writer.code("writes, writer", [("y", 1)])) },
+        FusedStage { groups, renews, ..fused(reader.code("reads, reader", buffers)) },
     ];
-    let joined = join(&phases, grid(2, 32, 0)).unwrap();
+    let joined = join(&stages, grid(2, 32, 0)).unwrap();
     match joined.reflected() {
         Ok(_) => Ok(()),
         Err(ReflectError::Link(reason)) => Err(reason),
@@ -328,7 +328,7 @@ fn verdict(body: &str, groups: u32, renews: &'static [&'static str]) -> Result<(
 
 /// Accesses allowed before a grid barrier, with as many workgroups as the grid and with fewer.
 #[test]
-fn a_phase_may_load_ahead_what_nobody_writes() {
+fn a_stage_may_load_ahead_what_nobody_writes() {
     for body in [
         "let a = w[at]; await_input(); z[at] = a + x[at];",
         "var a = 0.0; weight(&a, at); await_input(); z[at] = a + x[at] + mine;",
@@ -374,9 +374,9 @@ const REFUSED: &str = "\
     let a = atomicLoad(&counter[0]); await_input(); atomicStore(&counter[0], a);
         `counter` ahead
     let a = z[at]; await_input(); z[at] = a + x[at];
-        loads `z` ahead of await_input(), and the phase writes it
+        loads `z` ahead of await_input(), and the stage writes it
     held[at] = w[at]; await_input(); z[at] = held[at ^ 1u];
-        writes `held` ahead of await_input(): the phase before
+        writes `held` ahead of await_input(): the stage before
     cell.value = w[0]; await_input(); z[at] = cell.value;
         writes `cell` ahead
     let await_input = x[at]; z[at] = await_input;
@@ -406,7 +406,7 @@ const REFUSED: &str = "\
 ";
 
 #[test]
-fn what_a_phase_may_not_do_ahead_of_its_wait_is_refused() {
+fn what_a_stage_may_not_do_ahead_of_its_wait_is_refused() {
     let lines: Vec<_> = REFUSED.lines().map(str::trim).collect();
     for fault in lines.chunks(2) {
         let [body, wanted] = fault else { panic!("{fault:?}") };
@@ -420,7 +420,7 @@ fn what_a_phase_may_not_do_ahead_of_its_wait_is_refused() {
 
 /// The rule catches a built-in kernel: if it waits after its first read, a step is refused.
 #[test]
-fn a_built_in_phase_that_waits_too_late_is_refused() {
+fn a_built_in_stage_that_waits_too_late_is_refused() {
     let stages = stages();
     let stage = stages.iter().find(|s| s.label == "gemv_q/planes_dp4a24").unwrap();
     let wait = "await_input();";
@@ -430,7 +430,7 @@ fn a_built_in_phase_that_waits_too_late_is_refused() {
     let late = own.replacen(wait, "", 1).replacen(needs, &format!("{needs} {wait}"), 1);
     let said = |text: &str| {
         let reflection = Reflection::of(text, "text").unwrap_or_else(|e| panic!("{e}"));
-        let phase = |y: usize, x: usize| {
+        let stage = |y: usize, x: usize| {
             let buffers = reflection.buffers.iter().enumerate().map(|(i, buffer)| {
                 match buffer.name.as_str() {
                     "x" => ("x", x),
@@ -439,14 +439,14 @@ fn a_built_in_phase_that_waits_too_late_is_refused() {
                 }
             });
             let code = stage.text.code(&stage.label, buffers);
-            Phase {
+            FusedStage {
                 groups: stage.groups,
                 // What a product is added to is loaded too early as well, and is not meant.
                 renews: &["y"],
-                ..phase(Code { text, reflection: &reflection, function: stage.entry, ..code })
+                ..fused(Code { text, reflection: &reflection, function: stage.entry, ..code })
             }
         };
-        let joined = join(&[phase(1, 0), phase(2, 1)], GRID).unwrap();
+        let joined = join(&[stage(1, 0), stage(2, 1)], GRID).unwrap();
         joined.reflected().map(|_| ()).map_err(|e| e.to_string())
     };
     assert_eq!(said(own), Ok(()));
@@ -454,7 +454,7 @@ fn a_built_in_phase_that_waits_too_late_is_refused() {
     assert!(refused.contains("`x` ahead of await_input()"), "{refused}");
 }
 
-/// A phase that adds a word of its layer to the previous phase's output.
+/// A stage that adds a word of its layer to the previous stage's output.
 const ADDER: &str = "@group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> x: array<u32>;
 @group(0) @binding(2) var<storage, read_write> y: array<u32>;
@@ -468,19 +468,19 @@ fn main(@builtin(local_invocation_index) at: u32) {
 }
 ";
 
-/// Two such phases of five layers on two workgroups: the first reads the last one's output. In
+/// Two such stages of five layers on two workgroups: the first reads the last one's output. In
 /// layer 3 the second has an alternative.
 fn rounds(text: &Text, stride: u64) -> [Place<'_>; 2] {
-    let phase = |label: &str, [weights, x, y]: [usize; 3], first: usize, bytes| {
+    let stage = |label: &str, [weights, x, y]: [usize; 3], first: usize, bytes| {
         let stacked = BTreeMap::from([("weights", persistent::Stacked { first, stride })]);
         let code = text.code(label, [("weights", weights), ("x", x), ("y", y)]);
         let given = BTreeMap::from([("weights", bytes)]);
-        Phase { given, ..phase(Code { stacked, ..code }) }
+        FusedStage { given, ..fused(Code { stacked, ..code }) }
     };
-    let one = Place { ways: vec![((0..5).collect(), phase("first", [0, 1, 2], 0, 8192))] };
+    let one = Place { ways: vec![((0..5).collect(), stage("first", [0, 1, 2], 0, 8192))] };
     let ways = vec![
-        (vec![3], phase("seldom", [3, 2, 1], 3, 0)),
-        (vec![0, 1, 2, 4], phase("usual", [4, 2, 1], 0, 0)),
+        (vec![3], stage("seldom", [3, 2, 1], 3, 0)),
+        (vec![0, 1, 2, 4], stage("usual", [4, 2, 1], 0, 0)),
     ];
     [one, Place { ways }]
 }
@@ -555,7 +555,7 @@ fn layers_that_cannot_go_round_are_refused() {
     assert_eq!(alone.reflected().map(|_| ()).map_err(|e| e.to_string()), Ok(()));
 }
 
-/// Small tensors that a layer has of its own are prefetched one phase ahead, every sector once; not
+/// Small tensors that a layer has of its own are prefetched one stage ahead, every sector once; not
 /// where one of the layers lacks them, where they are large, or are written.
 #[test]
 fn waits_prefetch_small_tensors() {
@@ -566,11 +566,11 @@ fn waits_prefetch_small_tensors() {
     let stacked = |first| persistent::Stacked { first, stride: 8192 };
     let places = |bytes: u64, of_seldom: usize| {
         let mut places = rounds(&text, 8192);
-        for (buffer, phase) in [(10, (0, 0)), (of_seldom, (1, 0)), (11, (1, 1))] {
-            let phase = &mut places[phase.0].ways[phase.1].1;
-            phase.given = BTreeMap::from([("norm", bytes)]);
-            phase.code.buffers.insert("norm", buffer);
-            phase.code.stacked.insert("norm", stacked(0));
+        for (buffer, stage) in [(10, (0, 0)), (of_seldom, (1, 0)), (11, (1, 1))] {
+            let stage = &mut places[stage.0].ways[stage.1].1;
+            stage.given = BTreeMap::from([("norm", bytes)]);
+            stage.code.buffers.insert("norm", buffer);
+            stage.code.stacked.insert("norm", stacked(0));
         }
         persistent::join(&places, 5, on).unwrap()
     };
@@ -601,9 +601,9 @@ fn waits_prefetch_small_tensors() {
     }
 }
 
-/// A phase is left out, and the next one computes its input itself.
+/// A stage is left out, and the next one computes its input itself.
 #[test]
-fn a_phase_makes_what_it_reads() {
+fn a_stage_makes_what_it_reads() {
     let maker = "@group(0) @binding(0) var<storage, read> parts: array<u32>;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;
 override PARTS: u32 = 2u;
@@ -624,9 +624,9 @@ fn main(@builtin(local_invocation_index) at: u32) { y[at] = sum(at) + held[at]; 
     let joined = |reader: &str, function: &'static str| {
         let made = Code { function, ..maker.code("made, maker", [("parts", 7)]) };
         let reader = Text::new(reader);
-        let reads = Phase {
+        let reads = FusedStage {
             made: BTreeMap::from([("x", made)]),
-            ..phase(reader.code("reads, reader", [("weights", 0), ("y", 2)]))
+            ..fused(reader.code("reads, reader", [("weights", 0), ("y", 2)]))
         };
         let on = grid(2, 64, 0);
         join(&[reads], on)
@@ -645,7 +645,7 @@ fn main(@builtin(local_invocation_index) at: u32) { y[at] = sum(at) + held[at]; 
     assert!(said(&reader, "total").contains("made, maker: no function total"));
     assert!(said(&reader, "main").contains("made, maker: no function main"));
     let fault = said(&reader, "shared_sum");
-    assert!(fault.contains("shared_sum takes held, which is a phase's own"), "{fault}");
+    assert!(fault.contains("shared_sum takes held, which is a stage's own"), "{fault}");
     let whole = reader.replace("let own = word(at);", "let own = arrayLength(&x);");
     let fault = said(&whole, "sum");
     assert!(fault.contains("reads, reader: x is not only read by elements"), "{fault}");

@@ -63,7 +63,7 @@ const TWICE: Declaration<Twice> = Declaration {
 const FUSION: Fusion<Twice> = Fusion {
     of: &["residual_add"],
     against: &|_| None,
-    against_phase: &|_| None,
+    against_stage: &|_| None,
     pays_with: &|_, _| true,
 };
 

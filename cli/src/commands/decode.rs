@@ -43,7 +43,7 @@ pub(crate) struct Opts {
     #[arg(long, value_name = "FILE")]
     logits_out: Option<PathBuf>,
     /// Decode steps in one submission; without it as many as take 16 ms, 32 at most, with
-    /// --profile and --profile-phases 8
+    /// --profile and --profile-stages 8
     #[arg(long, value_name = "N", value_parser = args::within::<1, 4096>)]
     steps_per_submit: Option<usize>,
     #[command(flatten)]

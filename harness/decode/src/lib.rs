@@ -29,7 +29,7 @@ use lathe_device::error::Result;
 
 /// Phase of a decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum Phase {
     /// The first positions are compared with the reference.
     Verifying,
     /// The decode is repeated until clocks are up.
@@ -47,8 +47,8 @@ pub trait Observer {
     fn predicted(&mut self, memory: &memory::Predicted) {}
     /// Bytes of weights loaded so far, of `all`.
     fn loaded(&mut self, bytes: u64, all: u64) {}
-    /// A decode is at this stage.
-    fn stage(&mut self, stage: Stage) {}
+    /// A decode is at this phase.
+    fn phase(&mut self, phase: Phase) {}
     /// A token was chosen.
     fn token(&mut self, token: u32) {}
     /// A step's logits, where steps are observed.

@@ -1,4 +1,4 @@
-//! A decode by operation, by phase of its layers' dispatch, or a prompt by operation: the time of
+//! A decode by operation, by stage of its layers' dispatch, or a prompt by operation: the time of
 //! each, its floor, and the time of the whole unprofiled.
 
 use std::collections::BTreeMap;
@@ -149,22 +149,22 @@ impl<'a> Profiler<'a> {
     }
 
     /// Times steps whose layers are one dispatch, in turns with steps that leave out one of its
-    /// phases. The latter compute something else, so their tokens are ignored. `gb_s` is the
+    /// stages. The latter compute something else, so their tokens are ignored. `gb_s` is the
     /// memory's bandwidth.
     ///
     /// # Errors
-    /// No layers are one dispatch of three phases and more, or the device has no timestamps.
-    pub fn phases(mut self, gb_s: f64, rounds: usize) -> Result<PhaseProfile> {
+    /// No layers are one dispatch of three stages and more, or the device has no timestamps.
+    pub fn stages(mut self, gb_s: f64, rounds: usize) -> Result<StageProfile> {
         let gpu = Arc::clone(&self.executor.gpu);
-        let left_out = persistent::without_each_phase(&self.graph.recording, &gpu.caps)?;
+        let left_out = persistent::without_each_stage(&self.graph.recording, &gpu.caps)?;
         if left_out.is_empty() {
             return Err(Error::Usage(
-                "no layers of this step are one dispatch of three phases and more".into(),
+                "no layers of this step are one dispatch of three stages and more".into(),
             ));
         }
         let mut without = Vec::new();
-        for phase in &left_out {
-            let recording = Arc::clone(&phase.recording);
+        for stage in &left_out {
+            let recording = Arc::clone(&stage.recording);
             let executor = self.executor.beside(Arc::clone(&recording))?;
             without.push((DecodeGraph { recording, ..self.graph.clone() }, executor));
         }
@@ -195,22 +195,22 @@ impl<'a> Profiler<'a> {
         let ms_per_token = median(&whole);
         let n_kv = script.prompt.len() + script.generate.saturating_sub(1) / 2 + 1;
         let state = State { n_kv, ..State::default() };
-        let total = |(phase, times): (&LeftOut, &Vec<f64>)| {
-            let ops: Vec<_> = phase.ops.iter().map(|op| &self.graph.recording.ops[*op]).collect();
+        let total = |(stage, times): (&LeftOut, &Vec<f64>)| {
+            let ops: Vec<_> = stage.ops.iter().map(|op| &self.graph.recording.ops[*op]).collect();
             // The layer in the middle: the first and the last are often others.
             let usual = ops[ops.len() / 2];
             let bytes: f64 = ops.iter().map(|op| cost(op, state).bytes).sum();
-            PhaseTotal {
+            StageTotal {
                 op: usual.label.op.to_owned(),
                 kernel: variant(usual),
-                stage: phase.stage,
+                stage: stage.stage,
                 count: ops.len(),
                 ms: ms_per_token - median(times),
-                floor_ms: (phase.stage == 0).then_some(bytes / gb_s / 1e6),
+                floor_ms: (stage.stage == 0).then_some(bytes / gb_s / 1e6),
             }
         };
-        let by_phase = left_out.iter().zip(&times).map(total).collect();
-        Ok(PhaseProfile { ms_per_token, n_kv, by_phase, verified: self.checked.verified() })
+        let by_stage = left_out.iter().zip(&times).map(total).collect();
+        Ok(StageProfile { ms_per_token, n_kv, by_stage, verified: self.checked.verified() })
     }
 
     /// Runs a prompt at full speed `runs` times, then once with every operation on its own between
@@ -245,22 +245,22 @@ impl<'a> Profiler<'a> {
     }
 }
 
-/// Cost of the phases of the layers' dispatch.
+/// Cost of the stages of the layers' dispatch.
 #[derive(Clone, Debug, Serialize)]
-pub struct PhaseProfile {
+pub struct StageProfile {
     /// GPU time of a step, milliseconds: the median of several runs.
     pub ms_per_token: f64,
     /// Tokens of the sequence in the middle of a run, for which bytes are counted.
     pub n_kv: usize,
-    /// Cost of each phase, in order.
-    pub by_phase: Vec<PhaseTotal>,
+    /// Cost of each stage, in order.
+    pub by_stage: Vec<StageTotal>,
     /// The comparison with the reference; none where that was left out.
     pub verified: Option<Verified>,
 }
 
-/// A phase, over all layers, per token.
+/// A stage, over all layers, per token.
 #[derive(Clone, Debug, Serialize)]
-pub struct PhaseTotal {
+pub struct StageTotal {
     /// Operation.
     pub op: String,
     /// Kernel and variant.

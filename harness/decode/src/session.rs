@@ -7,7 +7,7 @@ use super::graph::DecodeGraph;
 use super::model::Model;
 use super::options::{DecodeOptions, Prompts, Script};
 use super::verify::{Checked, Verifier};
-use super::{Observer, Stage};
+use super::{Observer, Phase};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_device::gpu::{Pipelines, Policy};
@@ -152,7 +152,7 @@ impl<'a> Session<'a> {
         };
         let mut decoder = self.decoder();
         if every_step {
-            on.stage(Stage::Running);
+            on.phase(Phase::Running);
             let mut script = script.clone();
             let mut reference =
                 verify.map(|_| CpuExecutor::new(Arc::clone(&decoder.graph.recording)));
@@ -173,17 +173,17 @@ impl<'a> Session<'a> {
             return Ok(verified);
         }
         if verify.is_some() {
-            on.stage(Stage::Verifying);
+            on.phase(Phase::Verifying);
         }
         let mut checked = Checked::begin(&mut decoder, script.clone(), verify)?;
         if let Some(gpu) = gpu.filter(|_| looks.is_some()) {
-            on.stage(Stage::WarmingUp);
+            on.phase(Phase::WarmingUp);
             settle(&gpu.adapter, &mut decoder, script)?;
         }
-        on.stage(Stage::Running);
+        on.phase(Phase::Running);
         checked.play(&mut decoder, Pace::Timed, run, &mut Behind { on, known, verifier: None })?;
         if verify.is_some() {
-            on.stage(Stage::VerifyingEnd);
+            on.phase(Phase::VerifyingEnd);
         }
         checked.check_end(&mut decoder)?;
         Ok(checked.verified())

@@ -105,7 +105,7 @@ fn a_head_of_sums<P: Heads>(p: &P, subgroups: usize) -> usize {
 /// Scores a round of a thread group.
 const FEW_SCORES: usize = 8;
 
-/// Scores a round where a phase has many rows of the cache: one workgroup per processor has fewer
+/// Scores a round where a stage has many rows of the cache: one workgroup per processor has fewer
 /// loads in flight than several.
 const MANY_SCORES: usize = 32;
 
@@ -127,7 +127,7 @@ fn rows_in_flight<P: Cache>(
     power_up_to((8 / held).min(most / vectors.max(1)).min(scores / heads.min(8)))
 }
 
-/// Splits that every workgroup of the next phase may combine: up to a number of splits and of
+/// Splits that every workgroup of the next stage may combine: up to a number of splits and of
 /// bytes. More were measured to cost more than a second stage
 /// (docs/findings/persistent-attention-geometry.md).
 fn inlined_splits<P: Heads>(p: &P) -> usize {
@@ -139,7 +139,7 @@ fn inlined_splits<P: Heads>(p: &P) -> usize {
 /// Whole rows of a lane up to which a workgroup takes fewer heads.
 const FEW_ROWS: usize = 6;
 
-/// Division of the KV heads of a phase among workgroups.
+/// Division of the KV heads of a stage among workgroups.
 struct Share {
     /// Query heads that a workgroup takes.
     heads: usize,
@@ -148,10 +148,10 @@ struct Share {
     rows: usize,
 }
 
-/// Geometry of the split variants as a phase. Every workgroup has a split or some heads of one; the
-/// second stage is as wide as the first. `inlines` if the next phase may take the second stage's
+/// Geometry of the split variants as a stage. Every workgroup has a split or some heads of one; the
+/// second stage is as wide as the first. `inlines` if the next stage may take the second stage's
 /// place. None if the sums of the subgroups do not fit.
-pub fn split_phase<P: Cache>(
+pub fn split_stage<P: Cache>(
     p: &P,
     caps: &Capabilities,
     grid: Grid,
@@ -160,7 +160,7 @@ pub fn split_phase<P: Cache>(
 ) -> Option<Overrides> {
     let (wg, groups) = (grid.invocations as usize, grid.groups as usize);
     let smallest = caps.subgroup?.0.max(4) as usize;
-    let mut constants = phase_constants(p, caps, grid, fixed)?;
+    let mut constants = stage_constants(p, caps, grid, fixed)?;
     let lanes = constants.iter().find(|c| c.0 == "LANES").map_or(1, |c| c.1 as usize);
     let teams = wg / lanes;
     // Measured: of keys and values so short, more splits are more to combine and nothing sooner
@@ -204,9 +204,9 @@ pub fn split_phase<P: Cache>(
     Some(constants)
 }
 
-/// Constants that phases of split attention have in common, with all heads of a KV head in a
+/// Constants that stages of split attention have in common, with all heads of a KV head in a
 /// workgroup.
-pub fn phase_constants<P: Cache>(
+pub fn stage_constants<P: Cache>(
     p: &P,
     caps: &Capabilities,
     grid: Grid,
@@ -219,14 +219,14 @@ pub fn phase_constants<P: Cache>(
     if head > room || !wg.is_power_of_two() {
         return None;
     }
-    // The other phases of the run share the rest.
+    // The other stages of the run share the rest.
     let room = room.min(all / 2).max(head);
     let mut constants = split_constants(p, caps, 0, fixed);
     constants.extend([("WG", wg as f64), ("SUM_ROOM", room as f64)]);
     Some(constants)
 }
 
-/// The output of split attention, made by the phase that reads it: each of its workgroups combines
+/// The output of split attention, made by the stage that reads it: each of its workgroups combines
 /// the splits of all heads.
 pub const fn split_inlined<P: Cache>() -> Inlined<P> {
     Inlined {

@@ -25,7 +25,7 @@ pub static OPERATION: Declaration<Glu> = Declaration {
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for((p.rows * p.n).div_ceil(2), c))]),
         Variant {
-            phase: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
+            as_stage: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
             unsupported: &|p, _| no_multiple("N", p.n, 4),
             ..Variant::sized("vec4", &[Stage::main(&|p, c| groups_for(p.rows * (p.n / 4), c))])
         },

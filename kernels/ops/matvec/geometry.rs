@@ -141,9 +141,9 @@ pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     swept(p, caps, groups, work.next_power_of_two().max(least).min(most))
 }
 
-/// Geometry of schedule/sweep as a phase. A workgroup has at most one row per invocation, so the
+/// Geometry of schedule/sweep as a stage. A workgroup has at most one row per invocation, so the
 /// workgroups of a small grid take several turns.
-pub fn sweep_phase<P: MatVec>(p: &P, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
+pub fn sweep_stage<P: MatVec>(p: &P, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
     let wg = grid.invocations as usize;
     let groups = p.rows().div_ceil(wg).max(grid.groups as usize);
     (wg.is_power_of_two() && one_size(caps).is_none()).then(|| swept(p, caps, groups, wg))

@@ -66,7 +66,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const SWEEP: Variant<P> = Variant {
         stages: &[Stage::main(&sweep_groups)],
         constants: &sweep,
-        phase: &sweep_phase,
+        as_stage: &sweep_stage,
         early: true,
         tunables: "WG=256|512,LANES=32|64|128,RUN=4|8|12|16",
         unsupported: &|p, caps| one_dense_vector(p, caps).or_else(|| one_size(caps)),
@@ -119,7 +119,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const INT8_ROWS: Variant<P> = Variant {
         stages: &[Stage::main(&|p, c| soa::dot4_groups(p.rows(), c))],
         constants: &|p, caps| along_rows::<P>(soa::dot4_constants(p, caps)),
-        phase: &|p, caps, grid| soa::dot4_phase(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>),
+        as_stage: &|p, caps, grid| soa::dot4_stage(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>),
         tunables: "WG=128|256|512|1024,LANES=8|16|32,EACH=1|2|4,GROUPS=264|65535,SPLIT=1|4|8",
         unsupported: &|p, caps| one_soa_vector(p, caps).or_else(|| soa::below_a_block(p)),
         ..Self::TREE
@@ -149,8 +149,8 @@ impl<P: MatVec + 'static> Schedule<P> {
         stages: &[Stage::main(&|p, c| soa::dot4_groups(p.rows(), c))],
         // Two outputs to a group of lanes: they may make one word of f16.
         constants: &|p, caps| [&stacked(p)[..], &soa::dot4(p, caps, p.rows(), 4, 264)].concat(),
-        phase: &|p, caps, grid| {
-            let geometry = soa::dot4_phase(p, caps, grid, &[4])?;
+        as_stage: &|p, caps, grid| {
+            let geometry = soa::dot4_stage(p, caps, grid, &[4])?;
             Some([&stacked(p)[..], &geometry].concat())
         },
         tunables: "WG=128|256|512,LANES=4|8|16|32,GROUPS=132|264|1056",
@@ -162,7 +162,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     /// schedule/sweep.
     pub const GATE_UP_SWEEP: Variant<P> = Variant {
         constants: &|p, caps| [stacked_rows(p), sweep(p, caps)].concat(),
-        phase: &|p, caps, grid| Some([stacked_rows(p), sweep_phase(p, caps, grid)?].concat()),
+        as_stage: &|p, caps, grid| Some([stacked_rows(p), sweep_stage(p, caps, grid)?].concat()),
         ..Self::SWEEP
     };
 }

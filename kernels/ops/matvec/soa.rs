@@ -115,9 +115,9 @@ pub fn dot4_constants<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     constants
 }
 
-/// Geometry of soa_int8.wgsl as a phase: of `each`, lanes and shares of a row those with which
+/// Geometry of soa_int8.wgsl as a stage: of `each`, lanes and shares of a row those with which
 /// the workgroups of a grid have the least to do one after the other.
-pub fn dot4_phase<P: MatVec>(
+pub fn dot4_stage<P: MatVec>(
     p: &P,
     caps: &Capabilities,
     grid: Grid,

@@ -87,7 +87,7 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
                 let size = caps.subgroup.map_or(32, |(_, max)| max.max(4)) as usize;
                 vec![("WG", (p.head_dim / 4).next_multiple_of(size) as f64)]
             },
-            phase: &|p, _, grid| {
+            as_stage: &|p, _, grid| {
                 let wg = grid.invocations as usize;
                 (wg >= p.head_dim / 4).then(|| vec![("WG", wg as f64)])
             },

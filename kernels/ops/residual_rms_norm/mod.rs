@@ -47,7 +47,7 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
                 let wide = fours.div_ceil(each).next_multiple_of(size);
                 vec![("WG", wide as f64)]
             },
-            phase: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
+            as_stage: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
             tunables: "WG=128|256|288|512|1024",
             unsupported: &|p, _| no_multiple("N", p.n, 4),
             ..Variant::new("subgroup", A_ROW)

@@ -57,7 +57,7 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
                 let width = (p.n / 4).next_multiple_of(64).clamp(64, most.max(64));
                 vec![("WG", width as f64)]
             },
-            phase: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
+            as_stage: &|_, _, grid| Some(vec![("WG", f64::from(grid.invocations))]),
             unsupported: &|p, caps| no_multiple("N", p.n, 4).or_else(|| too_many(p, caps)),
             ..variant("subgroup_vec4")
         },

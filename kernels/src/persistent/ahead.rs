@@ -1,7 +1,7 @@
-//! Check of a phase's accesses before its grid barrier, read from naga's IR of a joined text.
+//! Check of a stage's accesses before its grid barrier, read from naga's IR of a joined text.
 //!
 //! A workgroup that has arrived and not yet waited runs together with others that may still be in
-//! the previous phase, or already past the barrier in its own. Until it has waited it may load only
+//! the previous stage, or already past the barrier in its own. Until it has waited it may load only
 //! what neither of them writes, and write nothing that they read. Every invocation waits, once.
 //!
 //! A branch counts with both its sides, unless its condition is a constant. Neither a loop's number
@@ -14,10 +14,10 @@ use naga::{
     AddressSpace, Block, Expression, Function, GlobalVariable, Handle, Literal, Module, Statement,
 };
 
-use super::{ENTRY, Joined, JoinedPhase};
+use super::{ENTRY, Joined, JoinedStage};
 use crate::reflect::{Reflection, any_statement};
 
-/// Checks that each phase of a joined text keeps the rule.
+/// Checks that each stage of a joined text keeps the rule.
 ///
 /// # Errors
 /// One does not: which, in which function, and what it does.
@@ -39,9 +39,9 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
         Some((handle, *buffer))
     };
     let numbers: HashMap<_, _> = module.global_variables.iter().filter_map(number).collect();
-    let handles: Vec<_> = joined.phases.iter().map(|phase| function(&phase.function)).collect();
-    let writes = |phase: &Option<Handle<Function>>| -> HashSet<usize> {
-        let Some(function) = *phase else { return HashSet::new() };
+    let handles: Vec<_> = joined.stages.iter().map(|stage| function(&stage.function)).collect();
+    let writes = |stage: &Option<Handle<Function>>| -> HashSet<usize> {
+        let Some(function) = *stage else { return HashSet::new() };
         let uses = &reflection.info[function];
         let written =
             |(global, _): &(&Handle<GlobalVariable>, _)| uses[**global].contains(GlobalUse::WRITE);
@@ -60,7 +60,7 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
     }
     let mut walk = Walk {
         module,
-        phases: &joined.phases,
+        stages: &joined.stages,
         is_loop: joined.is_loop,
         writes: handles.iter().map(writes).collect(),
         functions: handles.into_iter().zip(0..).filter_map(|(f, i)| Some((f?, i))).collect(),
@@ -72,7 +72,7 @@ pub(super) fn check(joined: &Joined, reflection: &Reflection) -> Result<(), Stri
         in_round: false,
     };
     let main = Body { function: &entry.function, waits: false, is_main: true };
-    // Nobody waits ahead of the first phase of all: the dispatch before has ended.
+    // Nobody waits ahead of the first stage of all: the dispatch before has ended.
     let waited = walk.block(main, &entry.function.body, true, true)?;
     walk.ends(waited)
 }
@@ -89,12 +89,12 @@ struct Body<'a> {
 
 struct Walk<'a> {
     module: &'a Module,
-    phases: &'a [JoinedPhase],
-    /// True if its phases follow each other in a circle.
+    stages: &'a [JoinedStage],
+    /// True if its stages follow each other in a circle.
     is_loop: bool,
-    /// Buffers that each phase writes, by number.
+    /// Buffers that each stage writes, by number.
     writes: Vec<HashSet<usize>>,
-    /// The number of the phase of each entry point.
+    /// The number of the stage of each entry point.
     functions: HashMap<Handle<Function>, usize>,
     /// The buffer behind each variable.
     numbers: HashMap<Handle<GlobalVariable>, usize>,
@@ -102,40 +102,40 @@ struct Walk<'a> {
     awaits: Handle<Function>,
     /// Functions that wait, themselves or through others.
     waiting: HashSet<Handle<Function>>,
-    /// The phase that statements belong to.
+    /// The stage that statements belong to.
     at: usize,
     /// True within the loop over layers.
     in_round: bool,
 }
 
 impl<'a> Walk<'a> {
-    fn phase(&self) -> &'a JoinedPhase {
-        &self.phases[self.at]
+    fn stage(&self) -> &'a JoinedStage {
+        &self.stages[self.at]
     }
 
-    /// Returns the name that the phase itself gives to something of its own.
+    /// Returns the name that the stage itself gives to something of its own.
     fn unprefixed<'n>(&self, name: &'n str) -> &'n str {
         name.strip_prefix(&super::prefix(self.at)).unwrap_or(name)
     }
 
     fn fault(&self, body: Body<'_>, what: &str) -> String {
         let name = self.unprefixed(body.function.name.as_deref().unwrap_or(ENTRY));
-        format!("{}: function `{name}` {what}", self.phase().label)
+        format!("{}: function `{name}` {what}", self.stage().label)
     }
 
-    /// An error where a phase ends that has not waited.
+    /// An error where a stage ends that has not waited.
     fn ends(&self, waited: bool) -> Result<(), String> {
         match waited {
             true => Ok(()),
             false => Err(format!(
                 "{}: names await_input() and never calls it; every invocation must, once",
-                self.phase().label
+                self.stage().label
             )),
         }
     }
 
     /// Goes through statements in order; `straight` while neither a branch nor a loop is around
-    /// them. Returns true if the phase has waited after them.
+    /// them. Returns true if the stage has waited after them.
     fn block(
         &mut self,
         body: Body<'a>,
@@ -145,9 +145,9 @@ impl<'a> Walk<'a> {
     ) -> Result<bool, String> {
         for statement in block {
             if let Statement::Call { function, .. } = statement
-                && let Some(phase) = self.functions.get(function)
+                && let Some(stage) = self.functions.get(function)
             {
-                self.at = *phase;
+                self.at = *stage;
             }
             match statement {
                 Statement::Emit(range) if !waited => {
@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
                 Statement::Call { function, .. } if !waited => {
                     let function = &self.module.functions[*function];
                     if body.is_main {
-                        // The whole of a phase.
+                        // The whole of a stage.
                         self.ends(false)?;
                     }
                     let callee = Body { function, waits: false, is_main: false };
@@ -267,7 +267,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Refuses access through a pointer that the phase may not use yet.
+    /// Refuses access through a pointer that the stage may not use yet.
     fn touches(
         &self,
         body: Body<'_>,
@@ -295,34 +295,34 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let variable = var.name.as_deref().unwrap_or_default();
-        let own = self.phase().names.iter().find(|(_, joined)| joined == variable);
+        let own = self.stage().names.iter().find(|(_, joined)| joined == variable);
         let name = own.map_or_else(|| self.unprefixed(variable), |(name, _)| name.as_str());
         let fault = |why: &str| {
             Err(self.fault(body, &format!("{does} `{name}` ahead of await_input(){why}")))
         };
         if var.space == AddressSpace::WorkGroup {
-            return fault(": the phase before may still use workgroup memory");
+            return fault(": the stage before may still use workgroup memory");
         }
         if writes {
             return fault(": others may still use it");
         }
         let Some(buffer) = self.numbers.get(&global) else { return Ok(()) };
-        // Where phases follow each other in a circle, every other place comes before. What this
+        // Where stages follow each other in a circle, every other place comes before. What this
         // place did in the layer before, the waits of the others part from this.
-        let place = self.phase().place;
+        let place = self.stage().place;
         let before = |other: usize| match self.is_loop {
             true => other != place,
             false => other < place,
         };
-        let mut others = self.phases.iter().zip(&self.writes).rev();
-        let other = others.find(|(phase, w)| before(phase.place) && w.contains(buffer));
-        if let Some((JoinedPhase { label: other, .. }, _)) = other {
+        let mut others = self.stages.iter().zip(&self.writes).rev();
+        let other = others.find(|(stage, w)| before(stage.place) && w.contains(buffer));
+        if let Some((JoinedStage { label: other, .. }, _)) = other {
             return fault(&format!(", and `{other}` of the same run writes it: load it behind"));
         }
-        let renewed = self.phase().renews.contains(&name);
+        let renewed = self.stage().renews.contains(&name);
         if self.writes[self.at].contains(buffer) && !renewed {
             return fault(
-                ", and the phase writes it, in other workgroups perhaps already: load it behind, \
+                ", and the stage writes it, in other workgroups perhaps already: load it behind, \
                  or use nothing of it that may be new and say so (`Variant::renews`)",
             );
         }

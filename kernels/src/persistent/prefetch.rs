@@ -1,8 +1,8 @@
-//! Prefetch into the device's cache at grid barriers: weights and norms of the next phases.
+//! Prefetch into the device's cache at grid barriers: weights and norms of the next stages.
 //!
 //! While workgroups wait for each other, and while attention looks at a few slots, the memory of
 //! weights is idle. The invocations of a workgroup that do not poll then load one word of every
-//! sector of weights that a later phase reads. Nothing is kept: the phase loads them again, from
+//! sector of weights that a later stage reads. Nothing is kept: the stage loads them again, from
 //! the cache. No invocation waits for these words: they are read one barrier later, when they have
 //! come.
 
@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use naga::{ScalarKind, TypeInner};
 
-use super::{ARRIVALS, Code, Grid, JoinedPhase, Phase, Place, STRIDE};
+use super::{ARRIVALS, Code, FusedStage, Grid, JoinedStage, Place, STRIDE};
 
 /// Bytes that one load brings: the unit of memory reads on every measured device.
 const SECTOR: u32 = 32;
@@ -41,8 +41,8 @@ struct Element {
 /// Weights that can be prefetched.
 #[derive(Clone, Copy, Debug)]
 struct Weights {
-    /// Number of the phase that reads them.
-    phase: usize,
+    /// Number of the stage that reads them.
+    stage: usize,
     granules: u32,
     element: Element,
     /// Rounds that bring all of it; a round is a granule from every 32 invocations of the grid.
@@ -64,8 +64,8 @@ struct Share {
 /// A small tensor, such as the weights of a norm, of which a wait brings all.
 #[derive(Clone, Debug)]
 struct Table {
-    /// Number of the phase that reads it, and its name there.
-    phase: usize,
+    /// Number of the stage that reads it, and its name there.
+    stage: usize,
     name: String,
     /// True if it belongs to the next layer.
     is_next: bool,
@@ -76,7 +76,7 @@ struct Table {
 /// Prefetches of every wait of a run.
 #[derive(Debug, Default)]
 pub(super) struct Prefetches {
-    /// Weights of each place, from its usual phase.
+    /// Weights of each place, from its usual stage.
     weights: Vec<Option<Weights>>,
     /// Shares of each place's barrier.
     waits: Vec<Vec<Share>>,
@@ -107,12 +107,12 @@ impl Prefetches {
         let mut before = 0;
         for place in places {
             let usual = place.usual();
-            let phase = &place.ways[usual].1;
+            let stage = &place.ways[usual].1;
             // A layer without them has nothing at its place among those of the others.
             let all = place.ways.iter().all(|(_, way)| way.code.buffers.contains_key("weights"));
-            let weights = Weights::of(phase, before + usual, per_round, written);
+            let weights = Weights::of(stage, before + usual, per_round, written);
             plan.weights.push(weights.filter(|_| all));
-            // On their way a phase ahead of the one that needs them.
+            // On their way a stage ahead of the one that needs them.
             let at = plan.weights.len() - 1;
             if layers > 1 {
                 let wait = (at + places.len() - 1) % places.len();
@@ -163,7 +163,7 @@ impl Prefetches {
     }
 
     /// The functions.
-    pub(super) fn write(&self, text: &mut String, phases: &[JoinedPhase]) {
+    pub(super) fn write(&self, text: &mut String, stages: &[JoinedStage]) {
         let words = |place: usize| {
             let rounds: u32 = self.waits[place].iter().map(|share| share.rounds).sum();
             rounds + u32::from(!self.tables[place].is_empty())
@@ -200,10 +200,10 @@ impl Prefetches {
             let mut seen = 0;
             for share in shares {
                 let Some(weights) = self.weights[share.place] else { continue };
-                let Weights { phase, granules, element, .. } = weights;
+                let Weights { stage, granules, element, .. } = weights;
                 let per_round = self.groups * self.teams;
                 // Where not all of it is brought, what is brought lies evenly, and so does what
-                // every workgroup of the phase finds.
+                // every workgroup of the stage finds.
                 let brought = (weights.planned * per_round).min(granules);
                 let apart = f64::from(granules) / f64::from(brought);
                 for round in share.first..share.first + share.rounds {
@@ -218,27 +218,27 @@ impl Prefetches {
                         GRANULE / element.stride,
                         SECTOR / element.stride
                     );
-                    let of = (&phases[phase], "weights", share.is_next);
+                    let of = (&stages[stage], "weights", share.is_next);
                     let Some(word) = self.word(of, element, &index) else { continue };
                     let _ = writeln!(text, "        grid_seen_{seen} = {word};");
                     seen += 1;
                 }
             }
-            self.write_tables(text, wait, seen, phases);
+            self.write_tables(text, wait, seen, stages);
             text.push_str("    }\n}\n");
         }
     }
 
-    /// Load of the first word of an element: a phase, its variable, and whether it is the next
+    /// Load of the first word of an element: a stage, its variable, and whether it is the next
     /// layer's.
     fn word(
         &self,
-        (phase, name, is_next): (&JoinedPhase, &str, bool),
+        (stage, name, is_next): (&JoinedStage, &str, bool),
         element: Element,
         index: &str,
     ) -> Option<String> {
-        let (_, variable) = phase.names.iter().find(|(own, _)| own == name)?;
-        let offset = phase.offsets.get(name).map(|offset| match is_next {
+        let (_, variable) = stage.names.iter().find(|(own, _)| own == name)?;
+        let offset = stage.offsets.get(name).map(|offset| match is_next {
             // The last layer's again where none comes.
             true => offset.of(&format!("min(grid_layer + 1u, {}u)", self.layers - 1)),
             false => offset.of("grid_layer"),
@@ -248,7 +248,7 @@ impl Prefetches {
     }
 
     /// A sector each of the small tensors, for as many invocations as they have.
-    fn write_tables(&self, text: &mut String, wait: usize, seen: usize, phases: &[JoinedPhase]) {
+    fn write_tables(&self, text: &mut String, wait: usize, seen: usize, stages: &[JoinedStage]) {
         let tables = &self.tables[wait];
         if tables.is_empty() {
             return;
@@ -260,7 +260,7 @@ impl Prefetches {
         );
         let (mut first, mut separator) = (0, "        ");
         for table in tables {
-            let of = (&phases[table.phase], table.name.as_str(), table.is_next);
+            let of = (&stages[table.stage], table.name.as_str(), table.is_next);
             let index = format!("(sector - {first}u) * {}u", SECTOR / table.element.stride);
             let Some(word) = self.word(of, table.element, &index) else { continue };
             first += table.sectors;
@@ -273,7 +273,7 @@ impl Prefetches {
 }
 
 impl Table {
-    /// Tables of a place's usual phase that each layer has of its own: from the first layer on, or
+    /// Tables of a place's usual stage that each layer has of its own: from the first layer on, or
     /// from the next one on.
     fn all(
         place: &Place<'_>,
@@ -282,8 +282,8 @@ impl Table {
         is_next: bool,
         written: &BTreeSet<usize>,
     ) -> Vec<Self> {
-        let phase = &place.ways[place.usual()].1;
-        let Code { reflection, function, buffers, stacked, .. } = &phase.code;
+        let stage = &place.ways[place.usual()].1;
+        let Code { reflection, function, buffers, stacked, .. } = &stage.code;
         let Some(entry) = reflection.entry(function) else { return Vec::new() };
         let touched = entry.buffers.iter().map(|i| reflection.buffers[*i].name.as_str());
         let touched: BTreeSet<&str> = touched.filter(|name| *name != "weights").collect();
@@ -294,14 +294,14 @@ impl Table {
             };
             stacked.contains_key(name) && (usize::from(is_next)..layers).all(has)
         };
-        let given = phase.given.iter().filter(|(name, _)| touched.contains(**name));
+        let given = stage.given.iter().filter(|(name, _)| touched.contains(**name));
         let tables = given.filter_map(|(name, bytes)| {
             let sectors = u32::try_from(bytes / u64::from(SECTOR)).ok()?;
-            let element = Element::of(phase, name)?;
+            let element = Element::of(stage, name)?;
             let is_small = (1..=MOST_SECTORS).contains(&sectors);
             let fits = is_small && of_each(name) && !written.contains(buffers.get(name)?);
             let name = (*name).to_owned();
-            fits.then_some(Self { phase: number, name, is_next, sectors, element })
+            fits.then_some(Self { stage: number, name, is_next, sectors, element })
         });
         tables.collect()
     }
@@ -310,8 +310,8 @@ impl Table {
 impl Element {
     /// Describes a variable whose elements are words or vectors of words, a whole number per
     /// sector.
-    fn of(phase: &Phase<'_>, name: &str) -> Option<Self> {
-        let (element, stride) = phase.code.reflection.element(name)?;
+    fn of(stage: &FusedStage<'_>, name: &str) -> Option<Self> {
+        let (element, stride) = stage.code.reflection.element(name)?;
         let (scalar, is_vector) = match *element {
             TypeInner::Scalar(scalar) => (scalar, false),
             TypeInner::Vector { scalar, .. } => (scalar, true),
@@ -330,18 +330,18 @@ impl Element {
 
 impl Weights {
     fn of(
-        phase: &Phase<'_>,
+        stage: &FusedStage<'_>,
         number: usize,
         per_round: u32,
         written: &BTreeSet<usize>,
     ) -> Option<Self> {
-        let buffer = phase.code.buffers.get("weights").filter(|buffer| !written.contains(buffer));
+        let buffer = stage.code.buffers.get("weights").filter(|buffer| !written.contains(buffer));
         // Where loads of weights stay ahead of a wait, memory is busy without it.
-        buffer.filter(|_| !phase.early)?;
-        let bytes = phase.given.get("weights").copied().unwrap_or(0);
+        buffer.filter(|_| !stage.early)?;
+        let bytes = stage.given.get("weights").copied().unwrap_or(0);
         let granules = u32::try_from(bytes / u64::from(GRANULE)).ok().filter(|n| *n > 0)?;
-        let element = Element::of(phase, "weights")?;
+        let element = Element::of(stage, "weights")?;
         let rounds = granules.div_ceil(per_round);
-        Some(Self { phase: number, granules, element, rounds, planned: 0 })
+        Some(Self { stage: number, granules, element, rounds, planned: 0 })
     }
 }

@@ -68,7 +68,7 @@ impl Chooser<'_> {
             selections.push(fixed.then(|| self.select(undecided)).transpose()?);
         }
         if let Some(grid) = persistent {
-            self.as_phases(&ops, &mut selections, grid);
+            self.as_stages(&ops, &mut selections, grid);
         }
         for ((op, _), selection) in ops.iter().zip(&selections) {
             let Some(selection) = selection else { continue };
@@ -184,7 +184,7 @@ impl Chooser<'_> {
         }
         let fusion = kernel.fuses.as_ref()?;
         let declared = match self.persistent {
-            Some(_) => (fusion.against_phase)(shape),
+            Some(_) => (fusion.against_stage)(shape),
             None => (fusion.against)(shape),
         };
         declared.or_else(|| match selected() {
@@ -213,9 +213,9 @@ impl Chooser<'_> {
         Ok(selection)
     }
 
-    /// Turns the selections of a layer into phases of a persistent kernel if all of them can be: a
+    /// Turns the selections of a layer into stages of a persistent kernel if all of them can be: a
     /// part of a layer alone was never measured to be faster.
-    fn as_phases(&self, ops: &[Undecided], selections: &mut [Option<Selection>], grid: Grid) {
+    fn as_stages(&self, ops: &[Undecided], selections: &mut [Option<Selection>], grid: Grid) {
         let mut first = 0;
         for layer in ops.chunk_by(|(a, _), (b, _)| a.label.layer == b.label.layer) {
             let own = first..first + layer.len();
@@ -223,20 +223,20 @@ impl Chooser<'_> {
             if layer[0].0.label.layer.is_none() {
                 continue;
             }
-            let phases = layer
+            let stages = layer
                 .iter()
                 .zip(&selections[own.clone()])
-                .map(|((op, _), selection)| self.as_phase(op, selection.as_ref()?, grid));
-            let Some(phases) = phases.collect::<Option<Vec<_>>>() else { continue };
-            for (selection, phase) in selections[own].iter_mut().flatten().zip(phases) {
-                *selection = phase;
+                .map(|((op, _), selection)| self.as_stage(op, selection.as_ref()?, grid));
+            let Some(stages) = stages.collect::<Option<Vec<_>>>() else { continue };
+            for (selection, stage) in selections[own].iter_mut().flatten().zip(stages) {
+                *selection = stage;
             }
         }
     }
 
-    /// The selection as a phase of a persistent kernel on a grid: the selected variant, or the most
-    /// preferred one that is a phase and reads the same packing. A hinted variant is kept.
-    fn as_phase(&self, op: &Listed, selection: &Selection, grid: Grid) -> Option<Selection> {
+    /// The selection as a stage of a persistent kernel on a grid: the selected variant, or the most
+    /// preferred one that is a stage and reads the same packing. A hinted variant is kept.
+    fn as_stage(&self, op: &Listed, selection: &Selection, grid: Grid) -> Option<Selection> {
         // A text that is not built in runs as it is.
         if !selection.plan.built_in {
             return None;
@@ -247,12 +247,12 @@ impl Chooser<'_> {
         let others = preferred.chain(kernel.variants).filter(|_| !is_hinted);
         let mut candidates = std::iter::once(selection.plan.declared).chain(others);
         let plan = candidates.find_map(|variant| {
-            let constants = variant.phase(shape, self.caps, grid)?;
+            let constants = variant.as_stage(shape, self.caps, grid)?;
             let constants = constants.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
             let plan = Plan::tuned(kernel, variant, shape, self.caps, &constants).ok()?;
             (plan.packing == selection.plan.packing).then_some(plan)
         })?;
-        let why = format!("{}; a phase of its layer's run", selection.why);
+        let why = format!("{}; a stage of its layer's run", selection.why);
         Some(Selection { plan, why })
     }
 }

@@ -1,4 +1,4 @@
-//! Persistent kernels (runs): consecutive operations in one dispatch, as phases with grid barriers
+//! Persistent kernels (runs): consecutive operations in one dispatch, as stages with grid barriers
 //! between them. The operations remain in the recording: the CPU executor, the judge and the
 //! profiler see them one by one.
 
@@ -99,7 +99,7 @@ pub struct PersistentKernel {
     /// Number of layers it covers.
     pub layers: usize,
     /// Number of dispatches it replaces.
-    pub phases: usize,
+    pub stages: usize,
     /// Its workgroups.
     pub grid: Grid,
     /// Its code, without overrides. Equal kernels share it.
@@ -158,8 +158,8 @@ fn arrivals_name(grid: Grid) -> String {
     format!("persistent.arrivals.{}", grid.groups)
 }
 
-/// Returns true if each of an operation's dispatches can be a phase on a grid.
-fn is_phase(op: &Op, grid: Grid) -> bool {
+/// Returns true if each of an operation's dispatches can be a stage on a grid.
+fn is_stage(op: &Op, grid: Grid) -> bool {
     let fits = |entry: &str| {
         let workgroup = op.plan.code.reflection.workgroup(entry, &op.plan.code.constants);
         workgroup.is_ok_and(|(_, invocations)| invocations == grid.invocations)
@@ -172,10 +172,10 @@ fn is_phase(op: &Op, grid: Grid) -> bool {
 
 /// Joins operations of consecutive layers into persistent kernels. Each covers as many layers as
 /// the grid allows, as have the same operations, and as the adapter's bindings can hold. Operations
-/// that cannot be phases, or need something that the adapter lacks, stay separate.
+/// that cannot be stages, or need something that the adapter lacks, stay separate.
 ///
 /// # Errors
-/// Phases cannot be joined, one breaks a rule of persistent kernels (`Joined::reflected`), or naga
+/// Stages cannot be joined, one breaks a rule of persistent kernels (`Joined::reflected`), or naga
 /// refuses the joined text.
 pub fn add(recording: &mut Recording, grid: Grid, caps: &Capabilities) -> Result<(), ReflectError> {
     let mut left: &[Range<usize>] = &layers_of(recording, grid);
@@ -197,11 +197,11 @@ pub fn add(recording: &mut Recording, grid: Grid, caps: &Capabilities) -> Result
         });
         let bound = bound(names, &buffers, arrivals);
         recording.stacks.extend(buffers.into_iter().filter(Stack::is_shared));
-        let phases = dispatches(recording, &ops);
+        let stages = dispatches(recording, &ops);
         recording.persistent.push(PersistentKernel {
             ops,
             layers: count,
-            phases,
+            stages,
             grid,
             code,
             bound,
@@ -221,10 +221,10 @@ fn bound(
     bound.chain([(persistent::ARRIVALS.to_owned(), Stack::one(arrivals))]).collect()
 }
 
-/// A step without one of its phases.
+/// A step without one of its stages.
 #[derive(Clone, Debug)]
 pub struct LeftOut {
-    /// The operations whose phase is left out, one per layer that has it.
+    /// The operations whose stage is left out, one per layer that has it.
     pub ops: Vec<usize>,
     /// Index of its dispatch in each of them.
     pub stage: usize,
@@ -232,23 +232,23 @@ pub struct LeftOut {
     pub recording: Arc<Recording>,
 }
 
-/// Identity of a phase across layers: its operation's role, its number among the layer's operations
+/// Identity of a stage across layers: its operation's role, its number among the layer's operations
 /// of that role, and the index of its dispatch.
-type PhaseKey = (&'static str, usize, usize);
+type StageKey = (&'static str, usize, usize);
 
-/// One step per phase, in which all layers of the persistent kernels lack that phase. Kernels of
-/// fewer than three phases keep them.
+/// One step per stage, in which all layers of the persistent kernels lack that stage. Kernels of
+/// fewer than three stages keep them.
 ///
 /// # Errors
-/// naga refuses the text without the phase.
-pub fn without_each_phase(
+/// naga refuses the text without the stage.
+pub fn without_each_stage(
     recording: &Recording,
     caps: &Capabilities,
 ) -> Result<Vec<LeftOut>, ReflectError> {
     // Its tensors are no part of a stack yet, so that they become the same ones again.
     let bare = Recording { persistent: Vec::new(), stacks: Vec::new(), ..recording.clone() };
     let layers_of =
-        |kernel: &PersistentKernel| -> Result<(Layers<'_>, Vec<PhaseKey>), ReflectError> {
+        |kernel: &PersistentKernel| -> Result<(Layers<'_>, Vec<StageKey>), ReflectError> {
             let each = ranges_of(&bare, &kernel.ops);
             let layers = Layers::new(&bare, &each, caps).map_err(ReflectError::Link)?;
             let name = |op: usize| bare.ops[op].label.op;
@@ -262,7 +262,7 @@ pub fn without_each_phase(
     // In the order of most layers.
     let mut kernels: Vec<&PersistentKernel> = recording.persistent.iter().collect();
     kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.layers));
-    let mut keys: Vec<PhaseKey> = Vec::new();
+    let mut keys: Vec<StageKey> = Vec::new();
     for kernel in kernels {
         let own = layers_of(kernel)?.1;
         let new = own.iter().filter(|key| own.len() > 2 && !keys.contains(key));
@@ -279,7 +279,7 @@ pub fn without_each_phase(
             ops.extend(layers.leave_out(place).iter().map(|(op, _)| op));
             let joined = layers.join(full.grid)?;
             // No rule of runs: nobody looks at what comes of it.
-            let reflection = Reflection::of(&joined.text, "a run without one of its phases")?;
+            let reflection = Reflection::of(&joined.text, "a run without one of its stages")?;
             // The layers are those of the recording, so its stacks have every tensor they name.
             kernel.bound = bound(joined.buffers, &layers.buffers, full.arrivals);
             kernel.code = Arc::new(Code::new(joined.text, Arc::new(reflection)));
@@ -305,12 +305,12 @@ fn dispatches(recording: &Recording, ops: &Range<usize>) -> usize {
     recording.ops[ops.clone()].iter().map(|op| op.plan.stages.len()).sum()
 }
 
-/// The operations of each layer that can be phases, as ranges of consecutive operations.
+/// The operations of each layer that can be stages, as ranges of consecutive operations.
 fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for (i, op) in recording.ops.iter().enumerate() {
         let layer = op.label.layer;
-        if layer.is_none() || !is_phase(op, grid) {
+        if layer.is_none() || !is_stage(op, grid) {
             continue;
         }
         match ranges.last_mut() {

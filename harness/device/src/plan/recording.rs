@@ -319,7 +319,7 @@ impl Recording {
     /// Dispatches of one step.
     pub fn dispatches(&self) -> usize {
         let apart: usize = self.ops.iter().map(|op| op.plan.stages.len()).sum();
-        apart - self.persistent.iter().map(|kernel| kernel.phases - 1).sum::<usize>()
+        apart - self.persistent.iter().map(|kernel| kernel.stages - 1).sum::<usize>()
     }
 
     /// Bytes of all tensors on the device.

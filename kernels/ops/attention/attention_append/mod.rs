@@ -69,8 +69,8 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             (!(129..=8192).contains(&slots))
                 .then(|| format!("measured no faster with {slots} slots, only with 129 to 8192"))
         },
-        // Of phases the second costs a wait and not a dispatch, however few slots there are.
-        against_phase: &|p| {
+        // Of stages the second costs a wait and not a dispatch, however few slots there are.
+        against_stage: &|p| {
             let slots = p.kv_size;
             (slots > 8192)
                 .then(|| format!("measured no faster with {slots} slots, only with up to 8192"))
@@ -125,7 +125,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         },
         Variant {
             constants: &|p, caps| two_stages(split_constants(p, caps, 0, new_head_bytes(p))),
-            phase: &|p, caps, grid| split_phase(p, caps, grid, new_head_bytes(p), true),
+            as_stage: &|p, caps, grid| split_stage(p, caps, grid, new_head_bytes(p), true),
             // The new token's row it takes from workgroup memory.
             renews: &["k_cache", "v_cache"],
             inlined: Some(&split_inlined()),
@@ -137,8 +137,8 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         },
         Variant {
             constants: &|p, caps| without_splits(split_constants(p, caps, 0, new_head_bytes(p))),
-            phase: &|p, caps, grid| {
-                phase_constants(p, caps, grid, new_head_bytes(p)).map(without_splits)
+            as_stage: &|p, caps, grid| {
+                stage_constants(p, caps, grid, new_head_bytes(p)).map(without_splits)
             },
             renews: &["k_cache", "v_cache"],
             tunables: "WG=128|256|512|1024,IN_FLIGHT=2|4|8",

@@ -117,7 +117,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
         },
         Variant {
             constants: &|p, caps| two_stages(split_constants(p, caps, 0, 0)),
-            phase: &|p, caps, grid| split_phase(p, caps, grid, 0, false),
+            as_stage: &|p, caps, grid| split_stage(p, caps, grid, 0, false),
             tunables: SPLIT_TUNABLES,
             unsupported: &split_unsupported,
             ..Variant::new("split_kv", &split_stages())

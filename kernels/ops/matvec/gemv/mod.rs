@@ -148,7 +148,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // Idea: few workgroups that stay, all their invocations along each row: a lane meets RUN
         // rows at a time with the eight elements of x that it keeps, and the next RUN rows are
         // under way meanwhile. Sums of several rows are added up by halves (nine take twelve
-        // exchanges, not forty-five) and meet once, at the end. As a phase of a run its first rows
+        // exchanges, not forty-five) and meet once, at the end. As a stage of a run its first rows
         // are loaded before x is there.
         // import: prologue/four_plain, prologue/found, prologue/swept, rows/dense16
         // import: schedule/sweep, epilogue/product_store, epilogue/store

@@ -25,7 +25,7 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
     fuses: Some(Fusion {
         of: &["rms_norm", "gemv_q"],
         against: &|_| None,
-        against_phase: &|_| None,
+        against_stage: &|_| None,
         // A head was measured with one. Others read their input anew for every row, and with it the
         // norm's weights.
         pays_with: &|p, variant| match p.rows {

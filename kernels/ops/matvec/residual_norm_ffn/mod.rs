@@ -32,7 +32,7 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
     fuses: Some(Fusion {
         of: &["residual_rms_norm", "fused_ffn"],
         against: &|_| None,
-        against_phase: &|_| None,
+        against_stage: &|_| None,
         pays_with: &|_, variant| variant != "naive",
     }),
     state: &[],

@@ -25,7 +25,7 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
     fuses: Some(Fusion {
         of: &["residual_rms_norm", "gemv"],
         against: &|_| None,
-        against_phase: &|_| None,
+        against_stage: &|_| None,
         pays_with: &|_, variant| variant != "naive",
     }),
     state: &[],

@@ -1,10 +1,10 @@
-//! Layers that become one persistent kernel: the place of each phase, and the tensors that share a
+//! Layers that become one persistent kernel: the place of each stage, and the tensors that share a
 //! buffer.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
-use lathe_kernels::persistent::{self, Code, Grid, Joined, Phase, Place, Stacked};
+use lathe_kernels::persistent::{self, Code, FusedStage, Grid, Joined, Place, Stacked};
 use lathe_kernels::{Capabilities, ReflectError};
 
 use super::Stack;
@@ -56,7 +56,7 @@ impl<'a> Layers<'a> {
         if let Some(layer) = each.iter().position(|stages| stages.len() != count) {
             let label = recording.ops[layers[layer].start].label;
             return Err(format!(
-                "{label} begins a layer of {} phases, not of {count}",
+                "{label} begins a layer of {} stages, not of {count}",
                 each[layer].len()
             ));
         }
@@ -187,13 +187,13 @@ impl<'a> Layers<'a> {
     /// The joined text.
     pub(super) fn join(&self, grid: Grid) -> Result<Joined, ReflectError> {
         let place = |ways: &Vec<Way<'a>>| Place {
-            ways: ways.iter().map(|way| (way.layers.clone(), self.phase(way))).collect(),
+            ways: ways.iter().map(|way| (way.layers.clone(), self.stage(way))).collect(),
         };
         let places: Vec<_> = self.places.iter().map(place).collect();
         persistent::join(&places, self.layers, grid)
     }
 
-    fn phase(&self, way: &Way<'a>) -> Phase<'a> {
+    fn stage(&self, way: &Way<'a>) -> FusedStage<'a> {
         let recording = self.recording;
         let op = &recording.ops[way.stage.op];
         let stage = &op.plan.stages[way.stage.stage];
@@ -208,7 +208,7 @@ impl<'a> Layers<'a> {
             let before = &recording.ops[way.stage.op - 1];
             (made.variable, self.code(way, before, true, made.function))
         });
-        Phase {
+        FusedStage {
             code: self.code(way, op, false, &stage.entry),
             groups: stage.groups[0],
             early: op.plan.declared.early,
@@ -241,7 +241,7 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// A variable whose elements are computed by the reading phase, which replaces the last stage of
+/// A variable whose elements are computed by the reading stage, which replaces the last stage of
 /// the previous operation, and that operation's function which computes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Made<'a> {
@@ -249,7 +249,7 @@ pub(super) struct Made<'a> {
     function: &'a str,
 }
 
-/// A stage of an operation, to become a phase.
+/// A stage of an operation, to become a stage.
 #[derive(Clone, Debug)]
 struct Stage<'a> {
     op: usize,
@@ -258,7 +258,7 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// The stages of an operation that become phases, given the range of its layer.
+    /// The stages of an operation that become stages, given the range of its layer.
     fn all(
         recording: &'a Recording,
         op: usize,
@@ -335,7 +335,7 @@ pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
         let before = i.checked_sub(1).map(|i| &recording.ops[i]);
         before.is_some_and(|before| makes(before) && before.label.layer == op.label.layer)
     };
-    // Where one layer keeps its second stage all do: as many phases each, or they are not one run.
+    // Where one layer keeps its second stage all do: as many stages each, or they are not one run.
     let pays = |op: &Op| (inlined.pays)(&op.shape, &op.plan.code.constants);
     let mut users = recording.ops.iter().enumerate().filter(|(_, op)| binds(op));
     if !users.all(|(i, op)| (makes(op) && pays(op)) || follows(i, op)) {
