@@ -4,11 +4,11 @@
 
 use std::sync::LazyLock;
 
-static PLACE: LazyLock<lathe_fuzz::checkpoint::Place> =
-    LazyLock::new(lathe_fuzz::checkpoint::Place::temporary);
+static FOLDER: LazyLock<lathe_fuzz::checkpoint::Folder> =
+    LazyLock::new(lathe_fuzz::checkpoint::Folder::temporary);
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Err(broken) = lathe_fuzz::checkpoint::holds(&PLACE, bytes) {
+    if let Err(broken) = lathe_fuzz::checkpoint::holds(&FOLDER, bytes) {
         panic!("{broken}");
     }
 });

@@ -17,11 +17,11 @@ const FILES: [&str; 4] =
     ["config.json", "model.safetensors.index.json", "model-1.safetensors", "model-2.safetensors"];
 
 /// Workplace of [`holds`]: one folder for many inputs.
-pub struct Place {
+pub struct Folder {
     root: tempfile::TempDir,
 }
 
-impl Place {
+impl Folder {
     /// A temporary folder, removed when it is dropped.
     pub fn temporary() -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
@@ -69,10 +69,10 @@ pub fn split(input: &[u8]) -> [&[u8]; 4] {
 ///
 /// # Errors
 /// What does not hold of it.
-pub fn holds(place: &Place, input: &[u8]) -> Result<(bool, bool), String> {
-    place.write(input);
-    let Ok(file) = ModelFile::open(place.folder()) else { return Ok((false, false)) };
-    let home = fs::canonicalize(place.folder()).map_err(|e| e.to_string())?;
+pub fn holds(folder: &Folder, input: &[u8]) -> Result<(bool, bool), String> {
+    folder.write(input);
+    let Ok(file) = ModelFile::open(folder.folder()) else { return Ok((false, false)) };
+    let home = fs::canonicalize(folder.folder()).map_err(|e| e.to_string())?;
     for part in file.files() {
         let real = fs::canonicalize(&part.path).map_err(|e| e.to_string())?;
         if real.parent() != Some(Path::new(&home)) {

@@ -189,7 +189,7 @@ codes! {
     }
 
     /// Direction of keys and values between a ring and the rows of a chunk.
-    WindowWay("WAY_") {
+    WindowMove("WINDOW_") {
         /// The ring's tokens into the rows before the chunk's.
         ToRows = "to_rows",
         /// The chunk's rows into the ring.

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use crate::codes::{
     Activation, Beta, FloatFormat, Format, HeadPart, KvFormat, Norm, NormOffset, Order, Packing,
-    QueryRow, RopeFactors, RopeStyle, TablePart, TokensOf, WindowWay,
+    QueryRow, RopeFactors, RopeStyle, TablePart, TokensOf, WindowMove,
 };
 
 /// Kind of a parameter: it decides how the value is read, swept and printed.
@@ -81,7 +81,7 @@ macro_rules! choices {
 
 choices! {
     Activation Beta FloatFormat Format HeadPart KvFormat Norm NormOffset Order Packing QueryRow
-    RopeFactors RopeStyle TablePart TokensOf WindowWay
+    RopeFactors RopeStyle TablePart TokensOf WindowMove
 }
 
 /// A type a parameter can have. Every value is exact in an f64, which is also how pipeline

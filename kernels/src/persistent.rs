@@ -3,11 +3,11 @@
 //!
 //! A stage keeps its code. Its overrides become constants, its buffers those of the joined text,
 //! other declarations get a prefix, and code that its entry point does not reach is left out. A
-//! workgroup takes the places in a stage's grid that are its own number and every `groups`-th after
+//! workgroup takes the workgroups of a stage's grid that are its own number and every `groups`-th after
 //! it. Workgroup arrays of one type share memory from stage to stage.
 //!
 //! Layers of a model that are alike are one loop: a layer a round, with a tensor of each layer at
-//! its place in one buffer. Where layers differ, a place in the round has several alternatives.
+//! its offset in one buffer. Where layers differ, a slot of the loop has several alternatives.
 //!
 //! A wait is bounded: where workgroups are missing, those that wait give up, and a word says so.
 
@@ -60,7 +60,7 @@ pub struct FusedStage<'a> {
     pub made: BTreeMap<&'a str, Code<'a>>,
 }
 
-/// Places of the tensors of all layers in a buffer.
+/// Layout of the tensors of all layers in one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stacked {
     /// The layer whose tensor comes first.
@@ -81,21 +81,21 @@ impl Stacked {
 
 /// Work of a run between two waits.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct Slot<'a> {
     /// Alternative stages, each with its layers. Every layer has one.
-    pub ways: Vec<(Vec<usize>, FusedStage<'a>)>,
+    pub alternatives: Vec<(Vec<usize>, FusedStage<'a>)>,
 }
 
-impl<'a> Place<'a> {
-    /// A place of a run of one layer.
+impl<'a> Slot<'a> {
+    /// A slot of a persistent kernel of one layer.
     pub fn of(stage: FusedStage<'a>) -> Self {
-        Self { ways: vec![(vec![0], stage)] }
+        Self { alternatives: vec![(vec![0], stage)] }
     }
 
     /// The alternative of most layers.
     fn usual(&self) -> usize {
-        let layers = |way: &usize| self.ways[*way].0.len();
-        (0..self.ways.len()).max_by_key(layers).unwrap_or(0)
+        let layers = |alternative: &usize| self.alternatives[*alternative].0.len();
+        (0..self.alternatives.len()).max_by_key(layers).unwrap_or(0)
     }
 }
 
@@ -143,7 +143,7 @@ pub struct Joined {
 #[derive(Clone, Debug)]
 struct JoinedStage {
     /// Its place in the order of stages.
-    place: usize,
+    slot: usize,
     label: String,
     /// Its entry point.
     function: String,
@@ -183,8 +183,8 @@ pub const ARRIVAL_WORDS: usize = STRIDE * (MOST_WAITS + 1);
 
 /// Index of the counter at which workgroups wait for the stages before a place. The first place has
 /// one only in a loop; word 0 records a time-out.
-fn counter(place: usize, places: usize) -> usize {
-    STRIDE * if place == 0 { places } else { place }
+fn counter(slot: usize, slots: usize) -> usize {
+    STRIDE * if slot == 0 { slots } else { slot }
 }
 
 /// Joins the stages of a run, in order: `places` of each of `layers`.
@@ -193,25 +193,30 @@ fn counter(place: usize, places: usize) -> usize {
 /// A stage has another workgroup size than the grid, no such entry point, a buffer that is not
 /// named or that cannot hold a tensor a layer, or takes what only a dispatch of its own has; a
 /// layer has no way; or there are too many.
-pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, ReflectError> {
+pub fn join(slots: &[Slot<'_>], layers: usize, grid: Grid) -> Result<Joined, ReflectError> {
     let fault = |reason: String| ReflectError::Link(reason);
     if !grid.groups.is_power_of_two() {
         return Err(fault(format!("a run of {} workgroups: no power of two", grid.groups)));
     }
-    if places.len() > MOST_WAITS {
-        return Err(fault(format!("{} stages: at most {MOST_WAITS}", places.len())));
+    if slots.len() > MOST_WAITS {
+        return Err(fault(format!("{} stages: at most {MOST_WAITS}", slots.len())));
     }
     // What a place does in one layer and in the next is parted by the waits of the others.
-    if layers > 1 && places.len() < 2 {
+    if layers > 1 && slots.len() < 2 {
         return Err(fault("a loop over layers of one stage".into()));
     }
-    for (i, place) in places.iter().enumerate() {
-        let of = |layer: usize| place.ways.iter().filter(move |way| way.0.contains(&layer)).count();
+    for (i, slot) in slots.iter().enumerate() {
+        let of = |layer: usize| {
+            slot.alternatives
+                .iter()
+                .filter(move |alternative| alternative.0.contains(&layer))
+                .count()
+        };
         if let Some(layer) = (0..layers).find(|layer| of(*layer) != 1) {
             return Err(fault(format!("place {i} has {} ways in layer {layer}", of(layer))));
         }
     }
-    let stages = || places.iter().flat_map(|place| &place.ways).map(|(_, stage)| stage);
+    let stages = || slots.iter().flat_map(|slot| &slot.alternatives).map(|(_, stage)| stage);
     let mut written = BTreeSet::new();
     for stage in stages() {
         let code = &stage.code;
@@ -221,17 +226,17 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
     }
     let early = stages().filter(|stage| stage.early);
     let early = early.filter_map(|stage| stage.code.buffers.get("weights").copied()).collect();
-    let prefetches = Prefetches::plan(places, layers, grid, &written);
+    let prefetches = Prefetches::plan(slots, layers, grid, &written);
     let mut whole =
-        Whole { written, early, prefetches, places: places.len(), layers, ..Whole::default() };
+        Whole { written, early, prefetches, slots: slots.len(), layers, ..Whole::default() };
     let mut main = String::new();
-    for (i, place) in places.iter().enumerate() {
+    for (i, slot) in slots.iter().enumerate() {
         if i > 0 || layers > 1 {
-            let _ = writeln!(main, "    grid_arrive({}u);", counter(i, places.len()));
+            let _ = writeln!(main, "    grid_arrive({}u);", counter(i, slots.len()));
         }
-        let usual = place.usual();
+        let usual = slot.usual();
         let mut last = String::new();
-        for (way, (those, stage)) in place.ways.iter().enumerate() {
+        for (alternative, (those, stage)) in slot.alternatives.iter().enumerate() {
             let Code { label, reflection, constants, function, .. } = &stage.code;
             let (_, invocations) = reflection.workgroup(function, constants)?;
             if invocations != grid.invocations {
@@ -241,14 +246,14 @@ pub fn join(places: &[Place<'_>], layers: usize, grid: Grid) -> Result<Joined, R
                 )));
             }
             let code = whole.stage(i, stage, grid).map_err(fault)?;
-            if way == usual {
+            if alternative == usual {
                 last = code;
                 continue;
             }
             let those: Vec<_> = those.iter().map(|layer| format!("layer == {layer}u")).collect();
             let _ = write!(main, "    if ({}) {{\n{code}    }} else ", those.join(" || "));
         }
-        match place.ways.len() {
+        match slot.alternatives.len() {
             1 => main.push_str(&last),
             _ => {
                 let _ = writeln!(main, "{{\n{last}    }}");
@@ -272,7 +277,7 @@ struct Whole {
     declarations: String,
     stages: Vec<JoinedStage>,
     prefetches: Prefetches,
-    places: usize,
+    slots: usize,
     layers: usize,
 }
 
@@ -421,12 +426,7 @@ fn type_of<'t, 'a>(tokens: &'t [Token<'a>], name: &str) -> &'t [Token<'a>] {
 
 impl Whole {
     /// Declares a stage. Returns its part of the entry point.
-    fn stage(
-        &mut self,
-        place: usize,
-        stage: &FusedStage<'_>,
-        grid: Grid,
-    ) -> Result<String, String> {
+    fn stage(&mut self, slot: usize, stage: &FusedStage<'_>, grid: Grid) -> Result<String, String> {
         let FusedStage { code, groups, .. } = stage;
         let Code { label, .. } = code;
         let parsed = Parsed::new(code.text);
@@ -446,16 +446,16 @@ impl Whole {
         let shared = kept.iter().filter(|d| d.kind == "var" && is_shared(d));
         let shared = shared.filter(|d| !names.made.contains(d.name));
         self.stages.push(JoinedStage {
-            place,
+            slot,
             label: label.clone(),
             function: names.of[code.function].clone(),
             names: shared.map(|d| (d.name.to_owned(), names.of[d.name].clone())).collect(),
             offsets,
             renews: stage.renews,
         });
-        let has_wait = place > 0 || self.layers > 1;
-        let counter = counter(place, self.places);
-        let wait = format!("{}grid_await({counter}u);", self.prefetches.call(place));
+        let has_wait = slot > 0 || self.layers > 1;
+        let counter = counter(slot, self.slots);
+        let wait = format!("{}grid_await({counter}u);", self.prefetches.call(slot));
         let waits_inside =
             has_wait && kept.iter().any(|d| d.name == AWAIT) && *groups <= grid.groups;
         let mut resets = String::new();
@@ -487,8 +487,8 @@ impl Whole {
                     let _ = writeln!(
                         main,
                         "    {begin}\n        \
-                         let run_place = vec3<u32>(place, 0u, 0u);\n        \
-                         let run_places = vec3<u32>({groups}u, 1u, 1u);\n       {resets} {call}\n    }}{idle}"
+                         let grid_slot = vec3<u32>(place, 0u, 0u);\n        \
+                         let grid_slots = vec3<u32>({groups}u, 1u, 1u);\n       {resets} {call}\n    }}{idle}"
                     );
                 }
                 "fn" if d.name == AWAIT => {
@@ -693,8 +693,8 @@ impl Whole {
             let name = names.of.get(name.text).cloned().unwrap_or_else(|| name.text.to_owned());
             parameters.push(format!("{name}: {ty}"));
             arguments.push(match builtin.text {
-                "workgroup_id" => "run_place",
-                "num_workgroups" => "run_places",
+                "workgroup_id" => "grid_slot",
+                "num_workgroups" => "grid_slots",
                 "local_invocation_index" => "lid",
                 "local_invocation_id" => "vec3<u32>(lid, 0u, 0u)",
                 "global_invocation_id" => "vec3<u32>(place * GRID_INVOCATIONS + lid, 0u, 0u)",

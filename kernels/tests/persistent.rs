@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lathe_kernels::persistent::{self, Code, FusedStage, Grid, Joined, Place};
+use lathe_kernels::persistent::{self, Code, FusedStage, Grid, Joined, Slot};
 use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
 
 /// A large GPU with subgroups of 32.
@@ -122,8 +122,8 @@ fn fused(code: Code<'_>) -> FusedStage<'_> {
 
 /// Stages of one layer.
 fn join(stages: &[FusedStage<'_>], grid: Grid) -> Result<Joined, ReflectError> {
-    let places: Vec<_> = stages.iter().cloned().map(Place::of).collect();
-    persistent::join(&places, 1, grid)
+    let slots: Vec<_> = stages.iter().cloned().map(Slot::of).collect();
+    persistent::join(&slots, 1, grid)
 }
 
 /// Any two stages join: names do not meet, and naga takes the whole.
@@ -205,7 +205,7 @@ fn a_buffer_between_stages_is_written_in_both() {
     assert!(join(&many[1..], on).is_ok());
     // In a loop the first place waits as well, with a word that is there.
     let all: Vec<_> =
-        many[1..].iter().map(|p| Place { ways: vec![(vec![0, 1], p.clone())] }).collect();
+        many[1..].iter().map(|p| Slot { alternatives: vec![(vec![0, 1], p.clone())] }).collect();
     let last =
         format!("grid_await({}u)", persistent::ARRIVAL_WORDS / (persistent::MOST_WAITS + 1) * 63);
     assert_eq!(persistent::MOST_WAITS, 63);
@@ -470,27 +470,27 @@ fn main(@builtin(local_invocation_index) at: u32) {
 
 /// Two such stages of five layers on two workgroups: the first reads the last one's output. In
 /// layer 3 the second has an alternative.
-fn rounds(text: &Text, stride: u64) -> [Place<'_>; 2] {
+fn rounds(text: &Text, stride: u64) -> [Slot<'_>; 2] {
     let stage = |label: &str, [weights, x, y]: [usize; 3], first: usize, bytes| {
         let stacked = BTreeMap::from([("weights", persistent::Stacked { first, stride })]);
         let code = text.code(label, [("weights", weights), ("x", x), ("y", y)]);
         let given = BTreeMap::from([("weights", bytes)]);
         FusedStage { given, ..fused(Code { stacked, ..code }) }
     };
-    let one = Place { ways: vec![((0..5).collect(), stage("first", [0, 1, 2], 0, 8192))] };
-    let ways = vec![
+    let one = Slot { alternatives: vec![((0..5).collect(), stage("first", [0, 1, 2], 0, 8192))] };
+    let alternatives = vec![
         (vec![3], stage("seldom", [3, 2, 1], 3, 0)),
         (vec![0, 1, 2, 4], stage("usual", [4, 2, 1], 0, 0)),
     ];
-    [one, Place { ways }]
+    [one, Slot { alternatives }]
 }
 
 #[test]
 fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
     let adder = Text::new(ADDER);
     let on = grid(2, 64, 2);
-    let places = rounds(&adder, 8192);
-    let joined = persistent::join(&places, 5, on).unwrap();
+    let slots = rounds(&adder, 8192);
+    let joined = persistent::join(&slots, 5, on).unwrap();
     let text = &joined.text;
     assert!(joined.reflected().is_ok(), "{text}");
     assert!(text.contains("for (var layer = 0u; layer < 5u; layer++)"), "{text}");
@@ -512,34 +512,34 @@ fn layers_go_round_with_a_tensor_of_each_in_one_buffer() {
     let last = text.split("fn grid_prefetch_1()").nth(1).unwrap();
     assert!(last.contains("grid_buffer_0[min(grid_layer + 1u, 4u) * 512u + min("), "{text}");
     // One layer needs neither.
-    let mut one = places[0].ways[0].1.clone();
+    let mut one = slots[0].alternatives[0].1.clone();
     one.code.stacked.clear();
-    let apart = persistent::join(&[Place::of(one)], 1, on).unwrap();
+    let apart = persistent::join(&[Slot::of(one)], 1, on).unwrap();
     assert!(!apart.text.contains("grid_arrive(64u)") && !apart.text.contains("var layer"));
 }
 
 #[test]
 fn layers_that_cannot_go_round_are_refused() {
     let on = grid(2, 64, 0);
-    let said = |text: &str, stride: u64, change: &dyn Fn(&mut [Place<'_>; 2])| -> String {
+    let said = |text: &str, stride: u64, change: &dyn Fn(&mut [Slot<'_>; 2])| -> String {
         let text = Text::new(text);
-        let mut places = rounds(&text, stride);
-        change(&mut places);
-        let joined = persistent::join(&places, 5, on);
+        let mut slots = rounds(&text, stride);
+        change(&mut slots);
+        let joined = persistent::join(&slots, 5, on);
         joined
             .and_then(|joined| joined.reflected().map(|_| ()))
             .map_or_else(|e| e.to_string(), |()| String::new())
     };
-    let as_is = |_: &mut [Place<'_>; 2]| {};
+    let as_is = |_: &mut [Slot<'_>; 2]| {};
     assert_eq!(said(ADDER, 8192, &as_is), "");
     // Elements that do not lie on those of the next layer; a use that is no element.
     assert!(said(ADDER, 8200, &as_is).contains("weights cannot have a tensor a layer"));
     let whole = ADDER.replace("word(at);", "word(at) + arrayLength(&weights);");
     assert!(said(&whole, 8192, &as_is).contains("first: weights cannot have a tensor a layer"));
     // A layer without a way, and one with two.
-    let none = |places: &mut [Place<'_>; 2]| places[1].ways[1].0 = vec![0, 1, 2];
+    let none = |slots: &mut [Slot<'_>; 2]| slots[1].alternatives[1].0 = vec![0, 1, 2];
     assert!(said(ADDER, 8192, &none).contains("place 1 has 0 ways in layer 4"));
-    let two = |places: &mut [Place<'_>; 2]| places[1].ways[1].0 = vec![0, 1, 2, 3, 4];
+    let two = |slots: &mut [Slot<'_>; 2]| slots[1].alternatives[1].0 = vec![0, 1, 2, 3, 4];
     assert!(said(ADDER, 8192, &two).contains("place 1 has 2 ways in layer 3"));
     // What the first place loads ahead of its wait the last one of the layer before writes.
     let ahead = ADDER.replace("let own = word(at);", "let own = word(at) + x[at];");
@@ -549,9 +549,9 @@ fn layers_that_cannot_go_round_are_refused() {
     // In one layer nobody has written it.
     let ahead = Text::new(&ahead);
     let [first, _] = rounds(&ahead, 8192);
-    let mut one = first.ways[0].1.clone();
+    let mut one = first.alternatives[0].1.clone();
     one.code.stacked.clear();
-    let alone = persistent::join(&[Place::of(one)], 1, on).unwrap();
+    let alone = persistent::join(&[Slot::of(one)], 1, on).unwrap();
     assert_eq!(alone.reflected().map(|_| ()).map_err(|e| e.to_string()), Ok(()));
 }
 
@@ -564,15 +564,15 @@ fn waits_prefetch_small_tensors() {
     let text = Text::new(&text);
     let on = grid(2, 64, 1);
     let stacked = |first| persistent::Stacked { first, stride: 8192 };
-    let places = |bytes: u64, of_seldom: usize| {
-        let mut places = rounds(&text, 8192);
+    let slots = |bytes: u64, of_seldom: usize| {
+        let mut slots = rounds(&text, 8192);
         for (buffer, stage) in [(10, (0, 0)), (of_seldom, (1, 0)), (11, (1, 1))] {
-            let stage = &mut places[stage.0].ways[stage.1].1;
+            let stage = &mut slots[stage.0].alternatives[stage.1].1;
             stage.given = BTreeMap::from([("norm", bytes)]);
             stage.code.buffers.insert("norm", buffer);
             stage.code.stacked.insert("norm", stacked(0));
         }
-        persistent::join(&places, 5, on).unwrap()
+        persistent::join(&slots, 5, on).unwrap()
     };
     let of = |joined: &Joined, wait: usize| {
         assert!(joined.reflected().is_ok(), "{}", joined.text);
@@ -582,7 +582,7 @@ fn waits_prefetch_small_tensors() {
         (body.to_owned(), number.unwrap())
     };
     // 1000 bytes are 31 sectors of four elements. Place 1 is read behind the wait of place 0.
-    let joined = places(1000, 11);
+    let joined = slots(1000, 11);
     for (wait, layer) in [(0, "grid_layer"), (1, "min(grid_layer + 1u, 4u)")] {
         let (body, number) = of(&joined, wait);
         let load = format!(
@@ -594,9 +594,9 @@ fn waits_prefetch_small_tensors() {
         assert!(body.contains("let sector = grid_workgroup * 32u + grid_lid - 32u;"), "{body}");
     }
     // Layer 3 reads another tensor there.
-    assert_eq!(of(&places(1000, 12), 0).0, "");
-    assert!(of(&places(1000, 12), 1).0.contains("sector"));
-    for none in [places(70_000, 11), places(31, 11), places(1000, 2)] {
+    assert_eq!(of(&slots(1000, 12), 0).0, "");
+    assert!(of(&slots(1000, 12), 1).0.contains("sector"));
+    for none in [slots(70_000, 11), slots(31, 11), slots(1000, 2)] {
         assert!(!of(&none, 0).0.contains("sector"), "{}", none.text);
     }
 }

@@ -93,7 +93,7 @@ fn once(
 ) -> Result<()> {
     let targets = opts.wgsl.targets(&opts.targets)?;
     let tuned = match opts.selected && !opts.untuned {
-        true => Store::read(&Store::default_path())?.of(&session.gpu.place()),
+        true => Store::read(&Store::default_path())?.of(&session.gpu.platform()),
         false => Tuned::default(),
     };
     let request = Request {

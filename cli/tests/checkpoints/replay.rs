@@ -212,14 +212,14 @@ fn safetensors_keep_to_the_rules() {
 #[test]
 fn sharded_checkpoints_keep_to_the_rules() {
     const MUTATIONS: u64 = 4_000;
-    let place = checkpoint::Place::temporary();
+    let folder = checkpoint::Folder::temporary();
     let seeds = corpus::files("checkpoint");
     assert_eq!(seeds.len(), 4);
     for (name, input) in &seeds {
         // Its index names a shard beside the folder, which is there.
         let understood = name != "outside";
-        assert_eq!(checkpoint::holds(&place, input), Ok((understood, understood)), "{name}");
-        assert!(place.folder().with_file_name("outside.safetensors").is_file());
+        assert_eq!(checkpoint::holds(&folder, input), Ok((understood, understood)), "{name}");
+        assert!(folder.folder().with_file_name("outside.safetensors").is_file());
     }
     // One file of the four, so that the others can still be read.
     let changed = |random: &mut Random, input: &[u8]| {
@@ -233,7 +233,7 @@ fn sharded_checkpoints_keep_to_the_rules() {
         });
         behind_lengths.chain(last.iter().copied()).collect()
     };
-    let oracle = |input: &[u8]| checkpoint::holds(&place, input);
+    let oracle = |input: &[u8]| checkpoint::holds(&folder, input);
     let (opened, models) = accepted(&seeds, MUTATIONS, changed, oracle);
     assert!(opened > MUTATIONS / 20 && opened < MUTATIONS, "{opened} of {MUTATIONS}");
     assert!(models > MUTATIONS / 100 && models <= opened, "{models} of {MUTATIONS}");

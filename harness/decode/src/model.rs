@@ -135,7 +135,7 @@ impl Model {
         }
         let caps = gpu.map_or_else(Capabilities::minimal, |g| g.caps.clone());
         let tuned = match (gpu, &options.store) {
-            (Some(gpu), Some(path)) => Some(Store::read(path)?.of(&gpu.place())),
+            (Some(gpu), Some(path)) => Some(Store::read(path)?.of(&gpu.platform())),
             _ => None,
         };
         let grid = match options.persistent {

@@ -168,13 +168,13 @@ impl<'a> Walk<'a> {
                         Some(false) => self.block(body, reject, straight, waited)?,
                         None => {
                             let straight = straight && body.is_main;
-                            let way = self.block(body, accept, straight, waited)?;
+                            let alternative = self.block(body, accept, straight, waited)?;
                             let other = self.block(body, reject, straight, waited)?;
                             // Only the entry point's branches may wait, and then both do.
-                            if way != other {
+                            if alternative != other {
                                 return Err(self.fault(body, "waits on one way of a branch alone"));
                             }
-                            way
+                            alternative
                         }
                     };
                 }
@@ -309,13 +309,13 @@ impl<'a> Walk<'a> {
         let Some(buffer) = self.numbers.get(&global) else { return Ok(()) };
         // Where stages follow each other in a circle, every other place comes before. What this
         // place did in the layer before, the waits of the others part from this.
-        let place = self.stage().place;
+        let slot = self.stage().slot;
         let before = |other: usize| match self.is_loop {
-            true => other != place,
-            false => other < place,
+            true => other != slot,
+            false => other < slot,
         };
         let mut others = self.stages.iter().zip(&self.writes).rev();
-        let other = others.find(|(stage, w)| before(stage.place) && w.contains(buffer));
+        let other = others.find(|(stage, w)| before(stage.slot) && w.contains(buffer));
         if let Some((JoinedStage { label: other, .. }, _)) = other {
             return fault(&format!(", and `{other}` of the same run writes it: load it behind"));
         }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use naga::{ScalarKind, TypeInner};
 
-use super::{ARRIVALS, Code, FusedStage, Grid, JoinedStage, Place, STRIDE};
+use super::{ARRIVALS, Code, FusedStage, Grid, JoinedStage, STRIDE, Slot};
 
 /// Bytes that one load brings: the unit of memory reads on every measured device.
 const SECTOR: u32 = 32;
@@ -54,7 +54,7 @@ struct Weights {
 /// Rounds of the weights that a place reads, from one on.
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    place: usize,
+    slot: usize,
     /// True if it belongs to the next layer.
     is_next: bool,
     first: u32,
@@ -91,7 +91,7 @@ impl Prefetches {
     /// Shares the rounds of each barrier among the next weights, in order: after the last place
     /// those of the next layer.
     pub(super) fn plan(
-        places: &[Place<'_>],
+        slots: &[Slot<'_>],
         layers: usize,
         grid: Grid,
         written: &BTreeSet<usize>,
@@ -99,40 +99,42 @@ impl Prefetches {
         let teams = (grid.invocations / TOGETHER).saturating_sub(1);
         let per_round = grid.groups * teams;
         let mut plan = Self { teams, groups: grid.groups, layers, ..Self::default() };
-        plan.waits = vec![Vec::new(); places.len()];
-        plan.tables = vec![Vec::new(); places.len()];
+        plan.waits = vec![Vec::new(); slots.len()];
+        plan.tables = vec![Vec::new(); slots.len()];
         if grid.prefetch == 0 || per_round == 0 {
             return plan;
         }
         let mut before = 0;
-        for place in places {
-            let usual = place.usual();
-            let stage = &place.ways[usual].1;
+        for slot in slots {
+            let usual = slot.usual();
+            let stage = &slot.alternatives[usual].1;
             // A layer without them has nothing at its place among those of the others.
-            let all = place.ways.iter().all(|(_, way)| way.code.buffers.contains_key("weights"));
+            let all = slot
+                .alternatives
+                .iter()
+                .all(|(_, alternative)| alternative.code.buffers.contains_key("weights"));
             let weights = Weights::of(stage, before + usual, per_round, written);
             plan.weights.push(weights.filter(|_| all));
             // On their way a stage ahead of the one that needs them.
             let at = plan.weights.len() - 1;
             if layers > 1 {
-                let wait = (at + places.len() - 1) % places.len();
-                let tables = Table::all(place, layers, before + usual, at == 0, written);
+                let wait = (at + slots.len() - 1) % slots.len();
+                let tables = Table::all(slot, layers, before + usual, at == 0, written);
                 plan.tables[wait].extend(tables);
             }
-            before += place.ways.len();
+            before += slot.alternatives.len();
         }
         let is_loop = layers > 1;
-        for wait in usize::from(!is_loop)..places.len() {
+        for wait in usize::from(!is_loop)..slots.len() {
             let mut left = grid.prefetch;
             let next = if is_loop { wait } else { 0 };
-            let order =
-                (wait..places.len()).map(|i| (i, false)).chain((0..next).map(|i| (i, true)));
-            for (place, is_next) in order {
-                let Some(weights) = &mut plan.weights[place] else { continue };
+            let order = (wait..slots.len()).map(|i| (i, false)).chain((0..next).map(|i| (i, true)));
+            for (slot, is_next) in order {
+                let Some(weights) = &mut plan.weights[slot] else { continue };
                 let rounds = left.min(weights.rounds - weights.planned);
                 if rounds > 0 {
                     let first = weights.planned;
-                    plan.waits[wait].push(Share { place, is_next, first, rounds });
+                    plan.waits[wait].push(Share { slot, is_next, first, rounds });
                     weights.planned += rounds;
                     left -= rounds;
                 }
@@ -141,22 +143,22 @@ impl Prefetches {
         plan
     }
 
-    /// The call ahead of a place's wait.
-    pub(super) fn call(&self, place: usize) -> String {
-        match self.is_empty(place) {
+    /// The call ahead of a slot's wait.
+    pub(super) fn call(&self, slot: usize) -> String {
+        match self.is_empty(slot) {
             true => String::new(),
-            false => format!("{NAME}{place}(); "),
+            false => format!("{NAME}{slot}(); "),
         }
     }
 
     /// Returns true if a place's wait brings nothing.
-    fn is_empty(&self, place: usize) -> bool {
-        self.waits[place].is_empty() && self.tables[place].is_empty()
+    fn is_empty(&self, slot: usize) -> bool {
+        self.waits[slot].is_empty() && self.tables[slot].is_empty()
     }
 
     /// Code at the beginning and at the end of the entry point.
     pub(super) fn around(&self) -> (&'static str, &'static str) {
-        match (0..self.waits.len()).all(|place| self.is_empty(place)) {
+        match (0..self.waits.len()).all(|slot| self.is_empty(slot)) {
             true => ("", ""),
             false => ("    grid_workgroup = group;\n", "    grid_seen();\n"),
         }
@@ -164,9 +166,9 @@ impl Prefetches {
 
     /// The functions.
     pub(super) fn write(&self, text: &mut String, stages: &[JoinedStage]) {
-        let words = |place: usize| {
-            let rounds: u32 = self.waits[place].iter().map(|share| share.rounds).sum();
-            rounds + u32::from(!self.tables[place].is_empty())
+        let words = |slot: usize| {
+            let rounds: u32 = self.waits[slot].iter().map(|share| share.rounds).sum();
+            rounds + u32::from(!self.tables[slot].is_empty())
         };
         let most = (0..self.waits.len()).map(words).max().unwrap_or(0);
         if most == 0 {
@@ -199,7 +201,7 @@ impl Prefetches {
             );
             let mut seen = 0;
             for share in shares {
-                let Some(weights) = self.weights[share.place] else { continue };
+                let Some(weights) = self.weights[share.slot] else { continue };
                 let Weights { stage, granules, element, .. } = weights;
                 let per_round = self.groups * self.teams;
                 // Where not all of it is brought, what is brought lies evenly, and so does what
@@ -273,24 +275,26 @@ impl Prefetches {
 }
 
 impl Table {
-    /// Tables of a place's usual stage that each layer has of its own: from the first layer on, or
+    /// Tables of a slot's usual stage that each layer has of its own: from the first layer on, or
     /// from the next one on.
     fn all(
-        place: &Place<'_>,
+        slot: &Slot<'_>,
         layers: usize,
         number: usize,
         is_next: bool,
         written: &BTreeSet<usize>,
     ) -> Vec<Self> {
-        let stage = &place.ways[place.usual()].1;
+        let stage = &slot.alternatives[slot.usual()].1;
         let Code { reflection, function, buffers, stacked, .. } = &stage.code;
         let Some(entry) = reflection.entry(function) else { return Vec::new() };
         let touched = entry.buffers.iter().map(|i| reflection.buffers[*i].name.as_str());
         let touched: BTreeSet<&str> = touched.filter(|name| *name != "weights").collect();
         let of_each = |name: &str| {
             let has = |layer: usize| {
-                let mut ways = place.ways.iter().filter(|(own, _)| own.contains(&layer));
-                ways.all(|(_, way)| way.code.buffers.get(name) == buffers.get(name))
+                let mut alternatives =
+                    slot.alternatives.iter().filter(|(own, _)| own.contains(&layer));
+                alternatives
+                    .all(|(_, alternative)| alternative.code.buffers.get(name) == buffers.get(name))
             };
             stacked.contains_key(name) && (usize::from(is_next)..layers).all(has)
         };

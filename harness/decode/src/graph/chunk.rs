@@ -5,7 +5,7 @@ use lathe_kernels::attention_prefill::AttentionPrefill;
 use lathe_kernels::chunk_end::ChunkEnd;
 use lathe_kernels::kv_window::KvWindow;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
-use lathe_kernels::{KvVectors, QueryRow, TokensOf, WindowWay};
+use lathe_kernels::{KvVectors, QueryRow, TokensOf, WindowMove};
 
 use super::step::{Lister, Node, Vectors, at};
 use crate::load::LayerWeights;
@@ -69,7 +69,7 @@ impl Lister<'_> {
             }
         };
         let window = KvWindow {
-            way: WindowWay::ToRows,
+            way: WindowMove::ToRows,
             n_tokens,
             kv_heads: c.n_kv_heads,
             head_dim: c.head_dim,
@@ -107,7 +107,7 @@ impl Lister<'_> {
         let attention_kernel = &lathe_kernels::attention_prefill::OPERATION;
         self.op(at(Some(layer), "attention"), attention_kernel, &attention, &bindings);
         if cache.sliding {
-            let window = KvWindow { way: WindowWay::ToRing, ..window };
+            let window = KvWindow { way: WindowMove::ToRing, ..window };
             self.op(at(Some(layer), "kv_window"), kernel, &window, &moved);
         }
     }

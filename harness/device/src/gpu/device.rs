@@ -14,7 +14,7 @@ use super::adapter;
 use super::buffers::{Uploads, create};
 use super::memory::MemoryUse;
 use crate::error::{Error, Result};
-use crate::plan::tuned::Place;
+use crate::plan::tuned::Platform;
 
 /// Choice of shaders that carry wgpu's run-time checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -91,9 +91,9 @@ pub struct Gpu {
 
 impl Gpu {
     /// Adapter, wgpu version and checks that a tuned choice is valid for.
-    pub fn place(&self) -> Place<'_> {
+    pub fn platform(&self) -> Platform<'_> {
         let (wgpu, runtime_checks) = (super::WGPU_VERSION, self.checks.name());
-        Place { adapter: &self.adapter, wgpu, runtime_checks }
+        Platform { adapter: &self.adapter, wgpu, runtime_checks }
     }
 
     /// Opens the adapter of a name or index (default: the first real GPU, else software) with all

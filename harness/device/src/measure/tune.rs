@@ -520,8 +520,8 @@ pub fn tune(
         found.stored = Some(Entry {
             adapter: gpu.adapter.name.clone(),
             driver: gpu.adapter.driver.clone(),
-            wgpu: gpu.place().wgpu.to_owned(),
-            runtime_checks: gpu.place().runtime_checks.to_owned(),
+            wgpu: gpu.platform().wgpu.to_owned(),
+            runtime_checks: gpu.platform().runtime_checks.to_owned(),
             kernel: kernel.name.to_owned(),
             shape: kernel.key(shape),
             variant: winner.variant.clone(),

@@ -274,9 +274,9 @@ pub fn without_each_stage(
         let (mut ops, mut without) = (Vec::new(), recording.clone());
         for (kernel, full) in without.persistent.iter_mut().zip(&recording.persistent) {
             let (mut layers, own) = layers_of(full)?;
-            let place = own.iter().position(|own| *own == key).filter(|_| own.len() > 2);
-            let Some(place) = place else { continue };
-            ops.extend(layers.leave_out(place).iter().map(|(op, _)| op));
+            let slot = own.iter().position(|own| *own == key).filter(|_| own.len() > 2);
+            let Some(slot) = slot else { continue };
+            ops.extend(layers.leave_out(slot).iter().map(|(op, _)| op));
             let joined = layers.join(full.grid)?;
             // No rule of runs: nobody looks at what comes of it.
             let reflection = Reflection::of(&joined.text, "a run without one of its stages")?;

@@ -44,7 +44,7 @@ pub struct Entry {
 
 /// Adapter, wgpu version and checks that a choice was measured on or is valid for.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct Platform<'a> {
     /// The adapter and its driver.
     pub adapter: &'a AdapterSummary,
     /// Version of wgpu.
@@ -55,10 +55,10 @@ pub struct Place<'a> {
 
 impl Entry {
     /// Returns true if it was measured under these conditions.
-    fn holds_in(&self, place: &Place<'_>) -> bool {
-        self.is_of(place.adapter)
-            && self.wgpu == place.wgpu
-            && self.runtime_checks == place.runtime_checks
+    fn holds_in(&self, platform: &Platform<'_>) -> bool {
+        self.is_of(platform.adapter)
+            && self.wgpu == platform.wgpu
+            && self.runtime_checks == platform.runtime_checks
     }
 
     fn is_of(&self, adapter: &AdapterSummary) -> bool {
@@ -210,9 +210,9 @@ impl Store {
     }
 
     /// The choices of one adapter, driver, version of wgpu and mode of its checks.
-    pub fn of(&self, place: &Place<'_>) -> Tuned {
-        let mine = self.entries.iter().filter(|e| e.is_of(place.adapter));
-        let (here, elsewhere): (Vec<_>, Vec<_>) = mine.cloned().partition(|e| e.holds_in(place));
+    pub fn of(&self, platform: &Platform<'_>) -> Tuned {
+        let mine = self.entries.iter().filter(|e| e.is_of(platform.adapter));
+        let (here, elsewhere): (Vec<_>, Vec<_>) = mine.cloned().partition(|e| e.holds_in(platform));
         if !elsewhere.is_empty() {
             let count = elsewhere.len();
             tracing::info!(count, "tuned entries of another wgpu or with other checks, ignored");
@@ -337,12 +337,12 @@ mod tests {
         let one = entry();
         let adapter =
             AdapterSummary { name: "A".into(), driver: "D".into(), ..AdapterSummary::default() };
-        let place = Place { adapter: &adapter, wgpu: "30.0.1", runtime_checks: "off" };
+        let platform = Platform { adapter: &adapter, wgpu: "30.0.1", runtime_checks: "off" };
         let other = AdapterSummary { driver: "E".into(), ..adapter.clone() };
-        assert!(one.holds_in(&place));
-        assert!(!one.holds_in(&Place { adapter: &other, ..place }));
-        assert!(!one.holds_in(&Place { wgpu: "31.0.0", ..place }));
-        assert!(!one.holds_in(&Place { runtime_checks: "on", ..place }));
+        assert!(one.holds_in(&platform));
+        assert!(!one.holds_in(&Platform { adapter: &other, ..platform }));
+        assert!(!one.holds_in(&Platform { wgpu: "31.0.0", ..platform }));
+        assert!(!one.holds_in(&Platform { runtime_checks: "on", ..platform }));
     }
 
     #[test]

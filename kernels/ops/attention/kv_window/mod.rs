@@ -6,10 +6,10 @@ use crate::declare::*;
 crate::params! {
     /// Parameters of `kv_window`.
     pub struct KvWindow {
-        way: WindowWay = choice(
+        way: WindowMove = choice(
             "WAY",
             "to_rows: the ring's tokens into the rows before the chunk; to_ring: the chunk's into the ring",
-            &WindowWay::ALL,
+            &WindowMove::ALL,
         ),
         n_tokens: usize = dim("N_TOKENS", "tokens of the chunk", 4, 40),
         kv_heads: usize = kv_heads(3),
@@ -28,8 +28,8 @@ impl KvWindow {
     /// Vectors of keys that may move, and of values.
     fn moved(&self) -> usize {
         let tokens = match self.way {
-            WindowWay::ToRows => self.kv_size,
-            WindowWay::ToRing => self.n_tokens,
+            WindowMove::ToRows => self.kv_size,
+            WindowMove::ToRing => self.n_tokens,
         };
         self.kv_heads * tokens
     }
@@ -82,8 +82,8 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
     cost: &|p, s| {
         let before = s.n_kv - 1;
         let tokens = match p.way {
-            WindowWay::ToRows => before.min(p.kv_size),
-            WindowWay::ToRing => s.prompt_len.saturating_sub(before).min(p.n_tokens).min(p.kv_size),
+            WindowMove::ToRows => before.min(p.kv_size),
+            WindowMove::ToRing => s.prompt_len.saturating_sub(before).min(p.n_tokens).min(p.kv_size),
         };
         let vectors = 2 * p.kv_heads * tokens;
         // Position and prompt length are read even where nothing moves.

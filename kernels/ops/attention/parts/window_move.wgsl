@@ -11,14 +11,14 @@ struct Move { any: bool, slot: u32, row: u32 }
 // Unit i of those that may move, of `units` a row.
 fn window_move(i: u32, units: u32) -> Move {
     let position = state[POSITION];
-    let tokens = select(N_TOKENS, KV_SIZE, WAY == WAY_TO_ROWS);
+    let tokens = select(N_TOKENS, KV_SIZE, WAY == WINDOW_TO_ROWS);
     let head = i / (tokens * units);
     let token = i / units % tokens;
     let unit = i % units;
     var place = position + token; // of the sequence
     var row = KV_SIZE + token;
     var any = head < KV_HEADS;
-    if (WAY == WAY_TO_ROWS) {
+    if (WAY == WINDOW_TO_ROWS) {
         any = any && token + position >= KV_SIZE;
         place = position + token - KV_SIZE;
         row = token;

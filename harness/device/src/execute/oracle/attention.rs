@@ -9,7 +9,7 @@ use lathe_kernels::kv_window::KvWindow;
 use lathe_kernels::qk_norm_rope::QkNormRope;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
 use lathe_kernels::rope::Rope;
-use lathe_kernels::{Norm, StateWord, TokensOf, WindowWay};
+use lathe_kernels::{Norm, StateWord, TokensOf, WindowMove};
 use lathe_reference::attention_decode::{Attention, attention_decode};
 use lathe_reference::attention_prefill::{Prefill, attention_prefill};
 use lathe_reference::kv_append::{CacheShape, KvFormat, kv_append};
@@ -206,12 +206,12 @@ impl Oracle for KvWindow {
             let (ring_values, row_values) = (inputs.f32s(ring), inputs.f32s(rows));
             let (n, position) = (self.n_tokens, position as usize);
             let (written, values) = match self.way {
-                WindowWay::ToRows => {
+                WindowMove::ToRows => {
                     let mut values = row_values.to_vec();
                     to_rows(ring_values, &mut values, &shape, n, position);
                     (rows, values)
                 }
-                WindowWay::ToRing => {
+                WindowMove::ToRing => {
                     let mut values = ring_values.to_vec();
                     to_ring(row_values, &mut values, &shape, n, position, count);
                     (ring, values)

@@ -1,17 +1,17 @@
-//! Layers that become one persistent kernel: the place of each stage, and the tensors that share a
+//! Layers that become one persistent kernel: the slot of each stage, and the tensors that share a
 //! buffer.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
-use lathe_kernels::persistent::{self, Code, FusedStage, Grid, Joined, Place, Stacked};
+use lathe_kernels::persistent::{self, Code, FusedStage, Grid, Joined, Slot, Stacked};
 use lathe_kernels::{Capabilities, ReflectError};
 
 use super::Stack;
 use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
 
-/// Maximum number of alternatives (ways) of a place: the code of each is part of the kernel.
-const MOST_WAYS: usize = 3;
+/// Maximum number of alternatives of a slot: the code of each is part of the kernel.
+const MAX_ALTERNATIVES: usize = 3;
 
 /// A WGSL variable of this operation or, when the previous operation's last stage is fused into
 /// this one, of that operation.
@@ -21,8 +21,8 @@ struct Variable<'a> {
     name: &'a str,
 }
 
-/// An alternative of a place: the same stage in some of the layers.
-struct Way<'a> {
+/// An alternative of a slot: the same stage in some of the layers.
+struct Alternative<'a> {
     layers: Vec<usize>,
     /// The stage in its first layer.
     stage: Stage<'a>,
@@ -30,18 +30,18 @@ struct Way<'a> {
     buffers: BTreeMap<Variable<'a>, (usize, usize)>,
 }
 
-/// Places of some layers, and the buffers that they share.
+/// Slots of some layers, and the buffers that they share.
 pub(super) struct Layers<'a> {
     recording: &'a Recording,
-    places: Vec<Vec<Way<'a>>>,
+    slots: Vec<Vec<Alternative<'a>>>,
     layers: usize,
-    /// The operation and the index of its dispatch, by layer and place.
+    /// The operation and the index of its dispatch, by layer and slot.
     stages: Vec<Vec<(usize, usize)>>,
     pub(super) buffers: Vec<Stack>,
 }
 
 impl<'a> Layers<'a> {
-    /// The places of the operations of `layers`, or the reason why these are not one persistent
+    /// The slots of the operations of `layers`, or the reason why these are not one persistent
     /// kernel.
     pub(super) fn new(
         recording: &'a Recording,
@@ -60,20 +60,20 @@ impl<'a> Layers<'a> {
                 each[layer].len()
             ));
         }
-        let (layers, places) = (layers.len(), Vec::new());
+        let (layers, slots) = (layers.len(), Vec::new());
         let numbers = |stages: &Vec<Stage<'a>>| stages.iter().map(|s| (s.op, s.stage)).collect();
         let stages = each.iter().map(numbers).collect();
-        let mut whole = Self { recording, places, layers, stages, buffers: Vec::new() };
-        for place in 0..count {
-            let own: Vec<_> = each.iter().map(|stages| stages[place].clone()).collect();
-            whole.place(&own, caps)?;
+        let mut whole = Self { recording, slots, layers, stages, buffers: Vec::new() };
+        for slot in 0..count {
+            let own: Vec<_> = each.iter().map(|stages| stages[slot].clone()).collect();
+            whole.slot(&own, caps)?;
         }
         whole.check_apart(recording)?;
         Ok(whole)
     }
 
-    /// Adds a place: an operation and its stage in each layer.
-    fn place(&mut self, own: &[Stage<'a>], caps: &Capabilities) -> Result<(), String> {
+    /// Adds a slot: an operation and its stage in each layer.
+    fn slot(&mut self, own: &[Stage<'a>], caps: &Capabilities) -> Result<(), String> {
         let recording = self.recording;
         let tensor = |layer: usize, variable: Variable<'_>| own[layer].tensor(recording, variable);
         let names: BTreeSet<Variable<'a>> =
@@ -98,56 +98,64 @@ impl<'a> Layers<'a> {
         };
         let (own_of_each, parting) =
             names.iter().partition::<Vec<&Variable<'a>>, _>(|name| is_own(name));
-        let mut ways: Vec<Way<'a>> = Vec::new();
+        let mut alternatives: Vec<Alternative<'a>> = Vec::new();
         for (layer, stage) in own.iter().enumerate() {
-            let same = |way: &&mut Way<'_>| {
-                let first = way.layers[0];
-                way.stage.is_same(stage, recording)
+            let same = |alternative: &&mut Alternative<'_>| {
+                let first = alternative.layers[0];
+                alternative.stage.is_same(stage, recording)
                     && parting.iter().all(|name| tensor(first, **name) == tensor(layer, **name))
             };
-            match ways.iter_mut().find(same) {
-                Some(way) => way.layers.push(layer),
+            match alternatives.iter_mut().find(same) {
+                Some(alternative) => alternative.layers.push(layer),
                 None => {
                     let (layers, buffers) = (vec![layer], BTreeMap::new());
-                    ways.push(Way { layers, stage: stage.clone(), buffers });
+                    alternatives.push(Alternative { layers, stage: stage.clone(), buffers });
                 }
             }
         }
         let label = recording.ops[own[0].op].label.op;
-        if ways.len() > MOST_WAYS {
-            return Err(format!("{label} has {} ways, at most {MOST_WAYS}", ways.len()));
+        if alternatives.len() > MAX_ALTERNATIVES {
+            return Err(format!(
+                "{label} has {} alternatives, at most {MAX_ALTERNATIVES}",
+                alternatives.len()
+            ));
         }
         for &name in &names {
             // One tensor of all layers that go a way, for each way.
-            let of_way = |way: &Way<'_>| -> Option<TensorId> {
-                let first = tensor(way.layers[0], name)?;
+            let of_alternative = |alternative: &Alternative<'_>| -> Option<TensorId> {
+                let first = tensor(alternative.layers[0], name)?;
                 let same = |layer: &usize| tensor(*layer, name) == Some(first);
-                way.layers.iter().all(same).then_some(first)
+                alternative.layers.iter().all(same).then_some(first)
             };
-            let has = |way: &Way<'_>| tensor(way.layers[0], name).is_some();
+            let has = |alternative: &Alternative<'_>| tensor(alternative.layers[0], name).is_some();
             let all = all(name);
             let stack = own_of_each.contains(&&name).then(|| stack(recording, &all, caps));
-            let is_one = ways.iter().filter(|way| has(way)).all(|way| of_way(way).is_some());
+            let is_one = alternatives
+                .iter()
+                .filter(|alternative| has(alternative))
+                .all(|alternative| of_alternative(alternative).is_some());
             match stack {
                 Some(Ok(stack)) => {
                     let number = self.number(stack);
-                    for way in ways.iter_mut().filter(|way| has(way)) {
-                        way.buffers.insert(name, (number, all[0].0));
+                    for alternative in
+                        alternatives.iter_mut().filter(|alternative| has(alternative))
+                    {
+                        alternative.buffers.insert(name, (number, all[0].0));
                     }
                 }
                 Some(Err(reason)) if !is_one => {
                     return Err(format!("{label}, {}: {reason}", name.name));
                 }
                 _ => {
-                    for way in &mut ways {
-                        let Some(tensor) = of_way(way) else { continue };
+                    for alternative in &mut alternatives {
+                        let Some(tensor) = of_alternative(alternative) else { continue };
                         let number = self.number(Stack::one(tensor));
-                        way.buffers.insert(name, (number, 0));
+                        alternative.buffers.insert(name, (number, 0));
                     }
                 }
             }
         }
-        self.places.push(ways);
+        self.slots.push(alternatives);
         Ok(())
     }
 
@@ -174,9 +182,9 @@ impl<'a> Layers<'a> {
 
     /// Removes a place; the others then compute something else. Returns the operation and dispatch
     /// that it was in each layer.
-    pub(super) fn leave_out(&mut self, place: usize) -> Vec<(usize, usize)> {
-        self.places.remove(place);
-        self.stages.iter_mut().map(|stages| stages.remove(place)).collect()
+    pub(super) fn leave_out(&mut self, slot: usize) -> Vec<(usize, usize)> {
+        self.slots.remove(slot);
+        self.stages.iter_mut().map(|stages| stages.remove(slot)).collect()
     }
 
     /// The operation and the index of its dispatch for each place of the first layer.
@@ -186,30 +194,33 @@ impl<'a> Layers<'a> {
 
     /// The joined text.
     pub(super) fn join(&self, grid: Grid) -> Result<Joined, ReflectError> {
-        let place = |ways: &Vec<Way<'a>>| Place {
-            ways: ways.iter().map(|way| (way.layers.clone(), self.stage(way))).collect(),
+        let slot = |alternatives: &Vec<Alternative<'a>>| Slot {
+            alternatives: alternatives
+                .iter()
+                .map(|alternative| (alternative.layers.clone(), self.stage(alternative)))
+                .collect(),
         };
-        let places: Vec<_> = self.places.iter().map(place).collect();
-        persistent::join(&places, self.layers, grid)
+        let slots: Vec<_> = self.slots.iter().map(slot).collect();
+        persistent::join(&slots, self.layers, grid)
     }
 
-    fn stage(&self, way: &Way<'a>) -> FusedStage<'a> {
+    fn stage(&self, alternative: &Alternative<'a>) -> FusedStage<'a> {
         let recording = self.recording;
-        let op = &recording.ops[way.stage.op];
-        let stage = &op.plan.stages[way.stage.stage];
-        let own = way.buffers.keys().filter(|variable| !variable.is_before);
+        let op = &recording.ops[alternative.stage.op];
+        let stage = &op.plan.stages[alternative.stage.stage];
+        let own = alternative.buffers.keys().filter(|variable| !variable.is_before);
         let given = own.filter_map(|&variable| {
-            let tensor = way.stage.tensor(recording, variable)?;
+            let tensor = alternative.stage.tensor(recording, variable)?;
             let content = &recording.tensors[tensor.0].content;
             let is_given = matches!(content, TensorInit::Weights(..) | TensorInit::Values(_));
             is_given.then(|| (variable.name, content.device_bytes()))
         });
-        let made = way.stage.made.map(|made| {
-            let before = &recording.ops[way.stage.op - 1];
-            (made.variable, self.code(way, before, true, made.function))
+        let made = alternative.stage.made.map(|made| {
+            let before = &recording.ops[alternative.stage.op - 1];
+            (made.variable, self.code(alternative, before, true, made.function))
         });
         FusedStage {
-            code: self.code(way, op, false, &stage.entry),
+            code: self.code(alternative, op, false, &stage.entry),
             groups: stage.groups[0],
             early: op.plan.declared.early,
             renews: op.plan.declared.renews,
@@ -219,9 +230,15 @@ impl<'a> Layers<'a> {
     }
 
     /// A function of an operation: of a way's own operation, or of the one before.
-    fn code(&self, way: &Way<'a>, op: &'a Op, is_before: bool, function: &'a str) -> Code<'a> {
+    fn code(
+        &self,
+        alternative: &Alternative<'a>,
+        op: &'a Op,
+        is_before: bool,
+        function: &'a str,
+    ) -> Code<'a> {
         let (mut buffers, mut stacked) = (BTreeMap::new(), BTreeMap::new());
-        let of = way.buffers.iter().filter(|(variable, _)| variable.is_before == is_before);
+        let of = alternative.buffers.iter().filter(|(variable, _)| variable.is_before == is_before);
         for (variable, &(number, first)) in of {
             buffers.insert(variable.name, number);
             let stack = &self.buffers[number];
