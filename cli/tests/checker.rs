@@ -81,15 +81,15 @@ fn sabotage_fails_in_its_own_way() {
 fn coarser_rounding_of_activations_fails() {
     let largest = "const LARGEST: f32 = 32639.0;";
     for shape in ["ROWS=5,K=300", "ROWS=37,K=1152", "ROWS=100,K=64", "ROWS=9,K=6912"] {
-        let case = format!("gemv_q/planes_dp4a16 {shape}");
+        let case = format!("gemv_q/soa_dp4a16 {shape}");
         sabotaged(&case, largest, largest, "");
         // Twelve bits in the place of sixteen, and eight.
         sabotaged(&case, largest, "const LARGEST: f32 = 2047.0;", "y");
         sabotaged(&case, largest, "const LARGEST: f32 = 127.0;", "y");
     }
-    let of_16 = "gemv_q/planes_dp4a16 ROWS=37,K=1152";
+    let of_16 = "gemv_q/soa_dp4a16 ROWS=37,K=1152";
     sabotaged(of_16, "low ^= vec2<u32>(0x80808080u);", "", "y");
-    let of_24 = "gemv_q/planes_dp4a24 ROWS=37,K=1152";
+    let of_24 = "gemv_q/soa_dp4a24 ROWS=37,K=1152";
     let largest = "const LARGEST: f32 = 4161400.0;";
     sabotaged(of_24, largest, "const LARGEST: f32 = 8000.0;", "y");
     let sign = "tops = (tops & vec2<u32>(0x7f7f7f7fu))";
@@ -97,13 +97,13 @@ fn coarser_rounding_of_activations_fails() {
     // A division that errs by the two and a half ULP that devices may err by changes nothing.
     for ulps in ["2u", "0xfffffffeu"] {
         let off = format!("bitcast<f32>(bitcast<u32>(LARGEST / most) + {ulps}), most > 1e-30");
-        let case = "gemv_q/planes_dp4a24 ROWS=100,K=1152";
+        let case = "gemv_q/soa_dp4a24 ROWS=100,K=1152";
         sabotaged(case, "LARGEST / most, most > 1e-30", &off, "");
     }
     // Integers know no NaN: one among the activations must not vanish when they are rounded.
     let load = "a = half_eight(first, 2u * at);";
     let poisoned = format!("{load} if (at == 3u) {{ a.y = bitcast<f32>(0x7fc00000u + 0u * at); }}");
-    for variant in ["planes_dp4a16", "planes_dp4a24"] {
+    for variant in ["soa_dp4a16", "soa_dp4a24"] {
         sabotaged(&format!("gemv_q/{variant} ROWS=7,K=300"), load, &poisoned, "NaN");
     }
 }

@@ -381,7 +381,7 @@ fn a_large_head_norms_its_input_with_one_variant_alone() {
         let is_large = problem.shape.value("ROWS") >= 16_384.0;
         for variant in kernel.variants {
             let expected = match variant.name {
-                "planes_dp4a24" => true,
+                "soa_dp4a24" => true,
                 "naive" => false,
                 _ => !is_large,
             };

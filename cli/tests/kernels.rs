@@ -147,7 +147,7 @@ fn workgroups_fit_unusual_limits() {
         Capabilities { invocations: 1024, subgroup: Some((32, 32)), ..Capabilities::minimal() };
     let gemv_q = lathe_kernels::kernel("gemv_q").unwrap();
     let shape = common::problem(gemv_q, "ROWS=1000,K=4480,WEIGHT=q4_k").shape;
-    let plan = Plan::of(gemv_q, gemv_q.variant("planes_dp4a24").unwrap(), &shape, &caps).unwrap();
+    let plan = Plan::of(gemv_q, gemv_q.variant("soa_dp4a24").unwrap(), &shape, &caps).unwrap();
     assert!(plan.code.constants["WG"] < 1024.0, "{:?}", plan.code.constants);
 
     let caps = Capabilities { invocations: 192, ..caps };

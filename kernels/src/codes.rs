@@ -111,7 +111,7 @@ codes! {
         /// Within each row the fields of its blocks apart (see [`Format::planes`]), every plane on
         /// 16 bytes, and the quants in the order of the weights: sixteen bytes hold 32 neighbours
         /// under one scale, whatever the format, and are loaded as a `vec4<u32>`.
-        Planes = "planes",
+        Soa = "soa",
     }
 
     /// In which order the values of a matrix run through the blocks of a quantised format. Its

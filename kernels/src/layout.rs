@@ -91,7 +91,7 @@ impl Format {
         self.planes().iter().map(|plane| plane.bytes_of(self.block_len())).sum()
     }
 
-    /// Fields that [`Packing::Planes`] lays out apart, in order: codes, higher bits, scales.
+    /// Fields that [`Packing::Soa`] lays out apart, in order: codes, higher bits, scales.
     pub fn planes(self) -> &'static [Plane] {
         match self {
             Format::F32 => const { &[bytes(0, 4)] },
@@ -206,7 +206,7 @@ impl Format {
     pub fn row_stride(self, k: usize, packing: Packing) -> usize {
         match packing {
             Packing::Blocks => self.row_bytes(k).next_multiple_of(16),
-            Packing::Planes => self.plane_starts(k).last().map_or(0, |(_, end)| *end),
+            Packing::Soa => self.plane_starts(k).last().map_or(0, |(_, end)| *end),
         }
     }
 
@@ -229,7 +229,7 @@ impl Format {
         let field = |plane: Option<usize>| match (plane, packing) {
             (None, _) => (0, 0),
             (Some(p), Packing::Blocks) => (self.offset(planes[p]), self.block_bytes()),
-            (Some(p), Packing::Planes) => (starts[p].0, planes[p].bytes_of(self.block_len())),
+            (Some(p), Packing::Soa) => (starts[p].0, planes[p].bytes_of(self.block_len())),
         };
         let codes = field(Some(0));
         let high = field((planes.len() > 2).then_some(1));
@@ -547,8 +547,8 @@ mod tests {
         // 20..36, then their high nibbles (0, and from byte 16 on 1; 1, and from byte 32 on 2); of
         // every second nibble the upper bit is inverted.
         let row: Vec<u8> = (0..36).collect();
-        let mut packed = vec![0xff; Format::Q4_0.row_stride(64, Packing::Planes)];
-        Format::Q4_0.pack(&row, 64, Packing::Planes, &mut packed);
+        let mut packed = vec![0xff; Format::Q4_0.row_stride(64, Packing::Soa)];
+        Format::Q4_0.pack(&row, 64, Packing::Soa, &mut packed);
         assert_eq!(packed.len(), 48);
         assert_eq!(packed[..8], [0xb2, 0xd4, 0xf6, 0x18, 0x3a, 0x5c, 0x7e, 0x90]);
         assert_eq!(packed[8..16], [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x91]);
@@ -565,14 +565,14 @@ mod tests {
         let mut row = [0; 22];
         row[2..6].copy_from_slice(&(1u32 | 1 << 4 | 1 << 9 | 1 << 31).to_le_bytes());
         let mut packed = [0xff; 48];
-        Format::Q5_0.pack(&row, 32, Packing::Planes, &mut packed);
+        Format::Q5_0.pack(&row, 32, Packing::Soa, &mut packed);
         assert_eq!(packed[..16], [0; 16]);
         assert_eq!(packed[16..20], (1u32 | 1 << 16 | 1 << 5 | 1 << 31).to_le_bytes());
         // One q6_k block with 11b over codes 5 and 8: places 16 + 2 and 8.
         let mut row = [0; 210];
         (row[128 + 5], row[128 + 8]) = (3, 3);
         let mut packed = [0xff; 224];
-        Format::Q6K.pack(&row, 256, Packing::Planes, &mut packed);
+        Format::Q6K.pack(&row, 256, Packing::Soa, &mut packed);
         assert_eq!(packed[128..132], (3u32 << 18 | 3 << 8).to_le_bytes());
         assert_eq!(packed[132..192], [0; 60]);
     }

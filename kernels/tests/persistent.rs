@@ -132,7 +132,7 @@ fn every_stage_joins_with_the_next() {
     let stages = stages();
     let stages: Vec<_> = stages.iter().zip((0..).step_by(32)).map(|(s, i)| s.fused(i)).collect();
     let labels: BTreeSet<_> = stages.iter().map(|p| p.code.label.clone()).collect();
-    for wanted in ["attention_append/split_kv", "gemv_q/planes_dp4a24", "fused_ffn/sweep"] {
+    for wanted in ["attention_append/split_kv", "gemv_q/soa_dp4a24", "fused_ffn/sweep"] {
         assert!(labels.contains(wanted), "{labels:?}");
     }
     for pair in stages.windows(2) {
@@ -422,7 +422,7 @@ fn what_a_stage_may_not_do_ahead_of_its_wait_is_refused() {
 #[test]
 fn a_built_in_stage_that_waits_too_late_is_refused() {
     let stages = stages();
-    let stage = stages.iter().find(|s| s.label == "gemv_q/planes_dp4a24").unwrap();
+    let stage = stages.iter().find(|s| s.label == "gemv_q/soa_dp4a24").unwrap();
     let wait = "await_input();";
     let needs = "round_x(0u, subgroup, sg, subgroup_lane);";
     let own = &stage.text.wgsl;

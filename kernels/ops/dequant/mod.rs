@@ -91,10 +91,10 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
             stages: &[Stage::main(&|p, c| {
                 (p.elements() / p.per_store()).div_ceil((c["WG"] * c["PER"]) as usize)
             })],
-            constants: &|p, _| p.with_fields(Packing::Planes, p.rounds()),
+            constants: &|p, _| p.with_fields(Packing::Soa, p.rounds()),
             tunables: ROUNDS,
             unsupported: &whole_stores,
-            packing: Packing::Planes,
+            packing: Packing::Soa,
             ..Variant::PLAIN
         },
         Variant {
@@ -103,10 +103,10 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
                 let groups = p.rows.div_ceil(c["PER"] as usize);
                 groups_for(groups * (p.k / p.per_store()), c)
             })],
-            constants: &|p, _| p.with_fields(Packing::Planes, p.rounds()),
+            constants: &|p, _| p.with_fields(Packing::Soa, p.rounds()),
             tunables: ROUNDS,
             unsupported: &whole_stores,
-            packing: Packing::Planes,
+            packing: Packing::Soa,
             ..Variant::PLAIN
         },
     ],

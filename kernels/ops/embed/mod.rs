@@ -102,7 +102,7 @@ pub static OPERATION: Declaration<Embed> = Declaration {
             WEIGHT=f32|f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
                 VOCAB=320,HIDDEN=1152,SCALE=33.941124,N_KV=3
                 VOCAB=7,HIDDEN=2048; VOCAB=5,HIDDEN=13,N_KV=9; VOCAB=1
-            WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k,PACKING=planes:
+            WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k,PACKING=soa:
                 VOCAB=320,HIDDEN=1152,SCALE=33.941124,N_KV=3
                 VOCAB=7,HIDDEN=2048; VOCAB=5,HIDDEN=13,N_KV=9; VOCAB=1
             # Before, in and behind a part: the token is below 90.

@@ -246,8 +246,8 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
                 N_TOKENS=9,ROWS=70,K=300,ACT_FORMAT=f32
                 N_TOKENS=33,ROWS=130,K=256,Y_OFFSET=4
-                N_TOKENS=17,ROWS=65,K=300,PACKING=planes,Y_AFTER=3
-                N_TOKENS=16,ROWS=24,K=1152,PACKING=planes,ACT_FORMAT=f32
+                N_TOKENS=17,ROWS=65,K=300,PACKING=soa,Y_AFTER=3
+                N_TOKENS=16,ROWS=24,K=1152,PACKING=soa,ACT_FORMAT=f32
             # A whole tile of 128 x 128, one of 64 x 64 beside others' elements.
             N_TOKENS=128,ROWS=128,K=64,WEIGHT=f16
             N_TOKENS=64,ROWS=64,K=96,WEIGHT=bf16,Y_OFFSET=64,Y_AFTER=32
@@ -274,7 +274,7 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             N_TOKENS=128|512,ROWS=1152,K=1152,WEIGHT=f16
             N_TOKENS=128|512,ROWS=13824,K=1152,WEIGHT=f16
             N_TOKENS=128|512,ROWS=8192,K=2048,WEIGHT=f16
-            N_TOKENS=128|512,ROWS=8192,K=2048,WEIGHT=q4_k,PACKING=planes
+            N_TOKENS=128|512,ROWS=8192,K=2048,WEIGHT=q4_k,PACKING=soa
             N_TOKENS=16,ROWS=1152,K=1152,WEIGHT=bf16,ACT_FORMAT=f32
             N_TOKENS=128,ROWS=8192,K=2048,WEIGHT=bf16,ACT_FORMAT=f32
     ",

@@ -24,7 +24,7 @@ pub const PART: Typed<HeadPart> = choice(
 
 /// Lanes, tile and order of the variants over SoA-repacked blocks, which use another `other` bytes
 /// of workgroup memory.
-pub fn planes_geometry<P: MatVec>(p: &P, caps: &Capabilities, other: u32) -> Overrides {
+pub fn soa_geometry<P: MatVec>(p: &P, caps: &Capabilities, other: u32) -> Overrides {
     let lanes = soa::lanes(p, soa::subgroup(caps).min(32), 4);
     let workgroup_memory = caps.workgroup_memory.saturating_sub(other);
     let left = Capabilities { workgroup_memory, ..caps.clone() };
@@ -61,7 +61,7 @@ pub fn prefer<P: MatVec>(p: &P) -> &'static [&'static str] {
     if p.weight().is_dense() {
         &["subgroup", "workgroup", "naive"]
     } else {
-        &["planes_dp4a24", "planes", "blocks", "naive"]
+        &["soa_dp4a24", "soa", "blocks", "naive"]
     }
 }
 

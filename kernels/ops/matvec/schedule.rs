@@ -1,6 +1,6 @@
 //! Host side of the schedules: grid, constants, tunables, and the problems they cannot run.
 //!
-//! A variant of a declaration is one of these with a name, `Variant { name: "planes",
+//! A variant of a declaration is one of these with a name, `Variant { name: "soa",
 //! ..Schedule::SUBGROUP_TILES }`, and what its operation measured or stages in addition.
 
 use std::marker::PhantomData;
@@ -104,7 +104,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         },
         tunables: "WG=64|128|256,LANES=4|8|16|32",
         unsupported: &one_soa_vector,
-        packing: Packing::Planes,
+        packing: Packing::Soa,
         ..Variant::PLAIN
     };
 
@@ -140,7 +140,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const GATE_UP_TREE_Q: Variant<P> = Variant {
         constants: &|p, caps| [&stacked(p)[..], &[tile(p, caps)]].concat(),
         unsupported: &quantised_only,
-        packing: Packing::Planes,
+        packing: Packing::Soa,
         ..Self::GATE_UP_TREE
     };
 
@@ -155,7 +155,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         },
         tunables: "WG=128|256|512,LANES=4|8|16|32,GROUPS=132|264|1056",
         unsupported: &|p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
-        packing: Packing::Planes,
+        packing: Packing::Soa,
         ..Variant::PLAIN
     };
 

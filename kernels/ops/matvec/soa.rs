@@ -1,4 +1,4 @@
-//! Geometry of variants that read SoA-repacked quantised rows ([`crate::Packing::Planes`]): the
+//! Geometry of variants that read SoA-repacked quantised rows ([`crate::Packing::Soa`]): the
 //! lanes of a row, and the chunks of each.
 
 use super::MatVec;

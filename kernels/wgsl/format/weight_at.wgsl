@@ -71,14 +71,14 @@ fn plane_start(plane: u32, blocks: u32) -> u32 {
 // Bytes from a packed row of k elements to the next.
 fn row_stride(k: u32) -> u32 {
     let blocks = (k + block_elements() - 1u) / block_elements();
-    if (PACKING == PACKING_PLANES) { return plane_start(planes(), blocks); }
+    if (PACKING == PACKING_SOA) { return plane_start(planes(), blocks); }
     return (blocks * block_bytes() + 15u) & ~15u;
 }
 
 // Byte of a packed row at which a field of a block begins.
 fn field_at(plane: u32, block: u32, blocks: u32) -> u32 {
     let f = field(plane);
-    if (PACKING == PACKING_PLANES) { return plane_start(plane, blocks) + block * f.bytes; }
+    if (PACKING == PACKING_SOA) { return plane_start(plane, blocks) + block * f.bytes; }
     return block * block_bytes() + f.offset;
 }
 
@@ -105,7 +105,7 @@ fn plane_bits(at: u32, bits: u32, e: u32) -> u32 {
 // The low four bits of quant e. In a block, 2 * run quants share `run` bytes: the first half has the
 // low nibbles.
 fn nibble_at(at: u32, run: u32, e: u32) -> u32 {
-    if (PACKING == PACKING_PLANES) {
+    if (PACKING == PACKING_SOA) {
         let nibble = plane_bits(at, 4u, e);
         // Formats of four bits have the upper bit of every second quant inverted.
         let pairs = WEIGHT == Q4_0 || WEIGHT == Q4_1 || WEIGHT == Q4_K;
@@ -116,14 +116,14 @@ fn nibble_at(at: u32, run: u32, e: u32) -> u32 {
 }
 
 fn fifth_bit(at: u32, e: u32) -> u32 {
-    if (PACKING == PACKING_PLANES) { return plane_bits(at, 1u, e) << 4u; }
+    if (PACKING == PACKING_SOA) { return plane_bits(at, 1u, e) << 4u; }
     if (WEIGHT == Q5_K) { return ((byte_at(at + e % 32u) >> (e / 32u)) & 1u) << 4u; }
     return ((byte_at(at + e / 8u) >> (e % 8u)) & 1u) << 4u;
 }
 
 // Bits 4 and 5 of quant e of a q6_k block.
 fn upper_bits(at: u32, e: u32) -> u32 {
-    if (PACKING == PACKING_PLANES) { return plane_bits(at, 2u, e) << 4u; }
+    if (PACKING == PACKING_SOA) { return plane_bits(at, 2u, e) << 4u; }
     return ((byte_at(at + e / 128u * 32u + e % 32u) >> (2u * (e / 32u % 4u))) & 3u) << 4u;
 }
 

@@ -90,7 +90,7 @@ fn load_weights(row: u32, i: u32) -> Raw {
     if (WEIGHT < Q4_K) {
         let code = f.x + e % 16u;
         var a = vec4<u32>(0u);
-        if (PACKING == PACKING_PLANES) {
+        if (PACKING == PACKING_SOA) {
             a.x = word_around(f.x + e / 2u);
         } else {
             a.x = weight_word_at(code);
@@ -102,7 +102,7 @@ fn load_weights(row: u32, i: u32) -> Raw {
         return Raw(a, none);
     }
     if (WEIGHT < Q6_K) {
-        if (PACKING == PACKING_PLANES) {
+        if (PACKING == PACKING_SOA) {
             var a = vec4<u32>(word_around(f.x + e / 2u), 0u, 0u, 0u);
             if (WEIGHT == Q5_K) { a.w = word_around(f.y + e / 32u * 4u); }
             return Raw(a, weights[f.z / 16u]);
@@ -117,7 +117,7 @@ fn load_weights(row: u32, i: u32) -> Raw {
     }
     let scale = f.z + e / 16u;
     var a: vec4<u32>;
-    if (PACKING == PACKING_PLANES) {
+    if (PACKING == PACKING_SOA) {
         a = vec4<u32>(word_around(f.x + e / 2u), 0u, 0u, word_around(f.y + e / 16u * 4u));
     } else {
         let code = f.x + e / 128u * 64u + e % 64u;
@@ -155,7 +155,7 @@ fn bit_pairs(word: u32) -> u32 {
 // The quants of elements e..e+8 of a block, a byte each. Blocks pair quants half a run apart; planes
 // keep the order of the weights, of every eight the last four sixteen bits above the first four.
 fn quants_of(a: vec4<u32>, e: u32) -> vec2<u32> {
-    if (PACKING == PACKING_PLANES) {
+    if (PACKING == PACKING_SOA) {
         var q = vec2<u32>(nibbles(a.x & 0xffffu), nibbles(a.x >> 16u));
         if (WEIGHT == Q6_K) {
             let w = a.w >> (8u * (e / 8u % 2u));

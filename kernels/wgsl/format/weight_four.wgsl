@@ -88,20 +88,20 @@ fn plane_four(plane: u32, bits: u32, e: u32) -> u32 {
 }
 
 fn upper_bits_four(high: u32, e: u32) -> u32 {
-    if (PACKING == PACKING_PLANES) { return bit_pair_bytes(plane_four(high, 2u, e) & 255u) << 4u; }
+    if (PACKING == PACKING_SOA) { return bit_pair_bytes(plane_four(high, 2u, e) & 255u) << 4u; }
     let top = packed_word_at(high + e / 128u * 32u + e % 32u) >> (2u * (e / 32u % 4u));
     return (top & 0x3030303u) << 4u;
 }
 
 fn fifth_bits_of(high: u32, e: u32) -> u32 {
-    if (PACKING == PACKING_PLANES) { return fifth_bits(plane_four(high, 1u, e)); }
+    if (PACKING == PACKING_SOA) { return fifth_bits(plane_four(high, 1u, e)); }
     if (WEIGHT == Q5_K) { return ((packed_word_at(high + e % 32u) >> (e / 32u)) & 0x1010101u) << 4u; }
     return fifth_bits(packed_word_at(high) >> e);
 }
 
 // The low four bits; in a block, 2 * run quants share `run` bytes.
 fn low_bits(codes: u32, run: u32, e: u32) -> u32 {
-    if (PACKING == PACKING_PLANES) {
+    if (PACKING == PACKING_SOA) {
         let four = nibble_bytes(plane_four(codes, 4u, e) & 0xffffu);
         // Formats of four bits have the upper bit of every second quant inverted.
         switch WEIGHT {

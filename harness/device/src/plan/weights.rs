@@ -162,7 +162,7 @@ impl WeightRows {
     /// serves them.
     pub fn split(&self, limit: u64) -> Vec<(usize, Self)> {
         let stride = |packing| self.format.row_stride(self.k, packing) as u64;
-        let stride = stride(Packing::Blocks).max(stride(Packing::Planes)).max(1);
+        let stride = stride(Packing::Blocks).max(stride(Packing::Soa)).max(1);
         let most = usize::try_from(limit / stride).unwrap_or(usize::MAX).max(1);
         if self.rows() <= most {
             return vec![(0, self.clone())];

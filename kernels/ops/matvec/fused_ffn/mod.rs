@@ -72,7 +72,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         // import: prologue/rms_or_plain, prologue/found, rows/soa, schedule/soa_gate_up_tree
         // import: epilogue/gated
         Variant { name: "workgroup_q", ..Schedule::GATE_UP_TREE_Q },
-        // fused_ffn/planes: LANES lanes an output, its gate row and its up row; quantised weights.
+        // fused_ffn/soa: LANES lanes an output, its gate row and its up row; quantised weights.
         //
         // Idea: sixteen aligned bytes of quants a load, 32 neighbours under one scale, coalesced
         // across the lanes, scales from their own plane at the same time. The activations of a
@@ -81,7 +81,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         // invocation finds the two that make a word of f16.
         // import: prologue/rms_or_plain, rows/soa, schedule/soa_gate_up, epilogue/gated
         Variant {
-            name: "planes",
+            name: "soa",
             constants: &|p, caps| {
                 // As many as a subgroup has, unless fewer fill a large GPU as well and idle less in
                 // the last round. 1152 weights are 36 chunks, which keep 32 lanes half idle and 4
@@ -92,7 +92,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
             tunables: "WG=64|128|256|512,LANES=4|8|16|32",
             ..Schedule::GATE_UP_TREE_Q
         },
-        // fused_ffn/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
+        // fused_ffn/soa_dp4a24: as gemv_q/soa_dp4a24, activations as integers of 23 bits.
         //
         // Idea: gate and up rows are taken in turn, so that LANES lanes have the four rows of two
         // outputs; what they leave on lanes apart meets by two exchanges. Every workgroup quantises
@@ -100,7 +100,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         // Source: own.
         // import: prologue/rms_or_plain, prologue/found, prologue/rms_factor
         // import: prologue/three_digits, rows/soa, schedule/int8_rows, epilogue/product_gated
-        Variant { name: "planes_dp4a24", ..Schedule::GATE_UP_INT8 },
+        Variant { name: "soa_dp4a24", ..Schedule::GATE_UP_INT8 },
         // fused_ffn/sweep: few workgroups, each along its rows with v in registers; dense weights.
         //
         // Idea: gemv/sweep over gate and up rows in turn, which leave the two on neighbouring
@@ -140,7 +140,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         if p.weight.is_dense() {
             &["workgroup", "subgroup", "naive"]
         } else {
-            &["planes_dp4a24", "planes", "workgroup_q", "naive"]
+            &["soa_dp4a24", "soa", "workgroup_q", "naive"]
         }
     },
     cost: &|p, _| {

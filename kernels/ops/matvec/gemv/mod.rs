@@ -90,14 +90,14 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             tunables: "WG=64|128|256|512,ROWS_PER_WG=4|8|16|32|64|128",
             ..Schedule::SUBGROUP_SHARE
         },
-        // gemv/rows8_cols: eight rows a workgroup for up to eight vectors at once.
+        // gemv/rows8_vectors: eight rows a workgroup for up to eight vectors at once.
         //
         // Idea: eight weights of each of eight rows become floats once and meet every vector, one
         // fma a product; a load of x serves eight rows, and lanes share the 64 sums between them
         // before they add: 72 shuffles.
         // import: prologue/vectors, rows/dense_eight, schedule/rows8, epilogue/store
         Variant {
-            name: "rows8_cols",
+            name: "rows8_vectors",
             unsupported: &|p, caps| {
                 whole_vectors(p, caps).or_else(|| eight_rows_unsupported(p, caps))
             },
@@ -156,7 +156,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     ],
     prefer: &|p| {
         if p.n_vectors > 1 {
-            &["rows8_cols", "subgroup", "workgroup", "naive"]
+            &["rows8_vectors", "subgroup", "workgroup", "naive"]
         } else if p.rows >= 32_768 {
             &["subgroup_multicol", "subgroup", "workgroup", "naive"]
         } else if p.chunks16() > 512 && p.weight != Format::F32 {

@@ -94,7 +94,7 @@ fn rounded_finely(p: &GemvQ, _: State) -> Tolerance {
     )
 }
 
-/// Quantised vectors of three bytes an element that planes_dp4a24_cols holds at a time: as many as
+/// Quantised vectors of three bytes an element that soa_dp4a24_vectors holds at a time: as many as
 /// have room, dealt out evenly over the passes that takes. None where there is no room for one.
 fn vectors_in_memory(p: &GemvQ, caps: &Capabilities) -> Option<usize> {
     // A float a subgroup of four lanes, WG up to 512.
@@ -105,7 +105,7 @@ fn vectors_in_memory(p: &GemvQ, caps: &Capabilities) -> Option<usize> {
     (room > 0).then(|| n.div_ceil(n.div_ceil(room)))
 }
 
-/// Lanes of planes_dp4a24_cols: every vector's sums cross all of them at the end of a row, so as
+/// Lanes of soa_dp4a24_vectors: every vector's sums cross all of them at the end of a row, so as
 /// few, from eight on, as leave the subgroups that a large GPU wants. Measured from 2 to 8 vectors.
 fn vector_lanes(p: &GemvQ, caps: &Capabilities) -> u32 {
     let most = subgroup(caps);
@@ -114,7 +114,7 @@ fn vector_lanes(p: &GemvQ, caps: &Capabilities) -> u32 {
     (3..7).map(|log| 1 << log).filter(|lanes| *lanes < most).find(enough).unwrap_or(most)
 }
 
-/// Workgroups of planes_dp4a24_cols: sets of rows times passes over the vectors.
+/// Workgroups of soa_dp4a24_vectors: sets of rows times passes over the vectors.
 fn vector_groups(p: &GemvQ, c: &Constants) -> usize {
     let sets = p.rows.div_ceil(4 * ((c["WG"] / c["LANES"]) as usize).max(1));
     let passes = p.n_vectors.div_ceil(c["X_VECTORS"] as usize);
@@ -139,7 +139,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         //
         // Idea: a lane takes 32 weights of one scale and reads the words it needs, all of them
         // before the first use; blocks of 18, 22, 34 and 210 bytes lie across words, so two words
-        // are shifted into one. For whoever cannot repack: what `planes` gains over it is what
+        // are shifted into one. For whoever cannot repack: what `soa` gains over it is what
         // repacking is worth.
         // import: prologue/plain, rows/file_blocks, schedule/subgroup_blocks, epilogue/store
         Variant {
@@ -154,12 +154,12 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // gemv_q/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups
         // needed.
         //
-        // Idea: the loads of `planes`, then a tree in workgroup memory. The rung for adapters and
+        // Idea: the loads of `soa`, then a tree in workgroup memory. The rung for adapters and
         // browsers without subgroup operations. Several vectors are taken one after another: the
         // weights for the later ones come from the cache.
         // import: prologue/staged, rows/soa, schedule/tree_vectors, epilogue/store
         Variant { name: "workgroup", unsupported: &vectors_aligned, ..Schedule::TREE },
-        // gemv_q/planes: LANES lanes a row, four chunks in flight a lane.
+        // gemv_q/soa: LANES lanes a row, four chunks in flight a lane.
         //
         // Idea: with the fields of a row's blocks apart every load is sixteen aligned bytes of
         // quants, 32 neighbours under one scale, coalesced across the lanes; scales come from their
@@ -167,8 +167,8 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // use. One row has all lanes (LANES 32) for matrices of few rows: the more lanes a row, the
         // more of the GPU they fill.
         // import: prologue/staged, rows/soa, schedule/subgroup_tiles, epilogue/store
-        Variant { name: "planes", ..Schedule::SUBGROUP_TILES },
-        // gemv_q/planes_multicol: EACH (2 or 4) rows of W to LANES lanes.
+        Variant { name: "soa", ..Schedule::SUBGROUP_TILES },
+        // gemv_q/soa_multicol: EACH (2 or 4) rows of W to LANES lanes.
         //
         // Idea: a chunk of 16 bytes meets 128 bytes of x, eight times what it is itself: with one
         // row a lane workgroup memory would serve x at its full width. The rows share each load of
@@ -177,30 +177,30 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // two rounds and 8 lanes in five.
         // import: prologue/plain, rows/soa, schedule/soa_rows4, epilogue/store
         Variant {
-            name: "planes_multicol",
+            name: "soa_multicol",
             // EACH rows to every group of lanes.
             stages: &[Stage::main(&|p, c| lanes_grid(p, c).div_ceil(c["EACH"] as usize))],
             constants: &|p, caps| staged(p, lanes(p, subgroup(caps), 4), caps),
             tunables: "WG=64|128|256|512,LANES=4|8|16|32,EACH=2|4",
             ..Schedule::SUBGROUP_TILES
         },
-        // gemv_q/rows8_cols: eight rows a workgroup for up to eight vectors at once.
+        // gemv_q/rows8_vectors: eight rows a workgroup for up to eight vectors at once.
         //
-        // Idea: as gemv/rows8_cols: eight quants of each of eight rows become floats once and meet
+        // Idea: as gemv/rows8_vectors: eight quants of each of eight rows become floats once and meet
         // every vector, one fma a product. Lanes take neighbouring words of quants, so x is read as
         // in gemv, without workgroup memory and without rounding.
         // import: prologue/vectors_eight, rows/soa_eight, schedule/rows8, epilogue/store
         Variant {
-            name: "rows8_cols",
+            name: "rows8_vectors",
             unsupported: &|p, caps| {
                 whole_chunks(p)
                     .or_else(|| no_multiple("K", p.k, 8))
                     .or_else(|| eight_rows_unsupported(p, caps))
             },
-            packing: Packing::Planes,
+            packing: Packing::Soa,
             ..Schedule::ROWS8
         },
-        // gemv_q/planes_dp4a24_cols: up to eight vectors of activations in 23 bits.
+        // gemv_q/soa_dp4a24_vectors: up to eight vectors of activations in 23 bits.
         //
         // Idea: the quants of four rows become bytes once and meet every vector, three quarters of
         // an instruction a weight and vector where floats take one and their conversions. A
@@ -235,14 +235,14 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                     .or_else(|| soa::below_a_block(p))
                     .or_else(full)
             },
-            packing: Packing::Planes,
-            ..Variant::new("planes_dp4a24_cols", &[Stage::main(&vector_groups)])
+            packing: Packing::Soa,
+            ..Variant::new("soa_dp4a24_vectors", &[Stage::main(&vector_groups)])
         },
-        // gemv_q/planes_dp4a24: activations in 23 bits; three dot4I8Packed for four weights.
+        // gemv_q/soa_dp4a24: activations in 23 bits; three dot4I8Packed for four weights.
         //
         //   d = max |x| of 32 / 4161400, xq = round(x / d)
         //
-        // Idea: as planes_dp4a16 with one byte more: xq = 65536 t + 256 h + l. Three dot4I8Packed
+        // Idea: as soa_dp4a16 with one byte more: xq = 65536 t + 256 h + l. Three dot4I8Packed
         // take four weights, three quarters of an instruction a weight and a third to unpack (of
         // four bits an eighth: quants go as they lie), where a float takes three; and an activation
         // is off by at most 2^-23 of the largest of its 32 (of four bits every second one by
@@ -251,12 +251,12 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // Source: own.
         // import: prologue/plain, prologue/found, prologue/unscaled, prologue/three_digits
         // import: rows/soa, schedule/int8_rows, epilogue/product_store, epilogue/store
-        Variant { name: "planes_dp4a24", ..Schedule::INT8_ROWS },
-        // gemv_q/planes_dp4a16: activations in 16 bits; two dot4I8Packed for four weights.
+        Variant { name: "soa_dp4a24", ..Schedule::INT8_ROWS },
+        // gemv_q/soa_dp4a16: activations in 16 bits; two dot4I8Packed for four weights.
         //
         //   d = max |x| of 32 / 32639, xq = round(x / d)
         //
-        // Idea: as planes_dp4a, with integers of sixteen bits in two signed bytes, xq = 256 h + l:
+        // Idea: as soa_dp4a, with integers of sixteen bits in two signed bytes, xq = 256 h + l:
         // two dot4I8Packed take four weights, one with h and one with l, and the sums join once a
         // chunk. A weight so costs half an instruction plus a third to unpack, where a float takes
         // three. The rounding costs 2e-5 of the activations' size (an NMSE near 4e-10), 257 times
@@ -266,8 +266,8 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // Source: own; integers per 32 activations as in ggml's q8_1.
         // import: prologue/plain, prologue/found, prologue/unscaled, prologue/two_digits, rows/soa
         // import: schedule/int8_rows, epilogue/product_store, epilogue/store
-        Variant { name: "planes_dp4a16", tolerance: Some(&rounded_finely), ..Schedule::INT8_ROWS },
-        // gemv_q/planes_dp4a: activations in 8 bits; one dot4I8Packed for four weights.
+        Variant { name: "soa_dp4a16", tolerance: Some(&rounded_finely), ..Schedule::INT8_ROWS },
+        // gemv_q/soa_dp4a: activations in 8 bits; one dot4I8Packed for four weights.
         //
         //   d = max |x| of 32 / 127, xq = round(x / d)
         //
@@ -280,7 +280,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // import: prologue/plain, prologue/found, prologue/unscaled, prologue/one_digit, rows/soa
         // import: schedule/int8_rows, epilogue/product_store, epilogue/store
         Variant {
-            name: "planes_dp4a",
+            name: "soa_dp4a",
             tunables: "WG=64|128|256|512,LANES=4|8|16|32",
             unsupported: &|p, caps| {
                 // One such row in twenty cancels to where nothing can be held against it.
@@ -315,19 +315,19 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 (Order::ColumnWise, _) => None,
                 (order, _) => Some(format!("ORDER={} is not column_wise", order.name())),
             },
-            packing: Packing::Planes,
+            packing: Packing::Soa,
             ..Variant::PLAIN
         },
     ],
     prefer: &|p| match (p.order, p.n_vectors) {
         (Order::ColumnWise, _) => &["column_wise", "naive"],
         (_, 1) if p.rows >= 6144 => {
-            &["planes_dp4a24", "planes_multicol", "planes", "workgroup", "naive"]
+            &["soa_dp4a24", "soa_multicol", "soa", "workgroup", "naive"]
         }
-        (_, 1) => &["planes_dp4a24", "planes", "workgroup", "naive"],
+        (_, 1) => &["soa_dp4a24", "soa", "workgroup", "naive"],
         // Rounding the vectors takes a workgroup longer than few rows.
-        (_, 3..) if p.rows < 8192 => &["rows8_cols", "planes_dp4a24_cols", "workgroup", "naive"],
-        _ => &["planes_dp4a24_cols", "rows8_cols", "workgroup", "naive"],
+        (_, 3..) if p.rows < 8192 => &["rows8_vectors", "soa_dp4a24_vectors", "workgroup", "naive"],
+        _ => &["soa_dp4a24_vectors", "rows8_vectors", "workgroup", "naive"],
     },
     cost: &|p, _| {
         let (rows, k, n) = (p.rows as f64, p.k as f64, p.n_vectors as f64);

@@ -67,7 +67,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         //
         // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums
         // them, and the first lane of each row keeps the best of its rows until the end. Every
-        // weight finds its scale again, so the floor is far; `planes` reads quants sixteen bytes at
+        // weight finds its scale again, so the floor is far; `soa` reads quants sixteen bytes at
         // a time.
         // import: prologue/lanes_any, rows/words, schedule/head_lanes, epilogue/head_argmax
         Variant { name: "blocks", unsupported: &quantised_only, ..LANES },
@@ -84,22 +84,22 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
             unsupported: &dense_only,
             ..Variant::new("subgroup", STAGES)
         },
-        // lm_head_argmax/planes: LANES lanes to four quantised rows, sixteen bytes of quants a
+        // lm_head_argmax/soa: LANES lanes to four quantised rows, sixteen bytes of quants a
         // load.
         //
-        // Idea: gemv_q/planes_multicol with the rows of a workgroup one after another: x is staged
+        // Idea: gemv_q/soa_multicol with the rows of a workgroup one after another: x is staged
         // and summed once for ROWS_PER_WG of them, loads of the next four rows are issued while the
         // last of these are used, and each lane keeps the best of the rows whose sums end in it.
         // import: prologue/plain, rows/soa, schedule/head_rows, epilogue/head_argmax
         Variant {
             // Candidates of up to 1024 invocations.
-            constants: &|p, caps| head::planes_geometry(p, caps, 8 * 1024),
+            constants: &|p, caps| head::soa_geometry(p, caps, 8 * 1024),
             tunables: "WG=128|256|512,LANES=4|8|16|32,ROWS_PER_WG=128|256|512|1024",
             unsupported: &quantised_only,
-            packing: Packing::Planes,
-            ..Variant::new("planes", STAGES)
+            packing: Packing::Soa,
+            ..Variant::new("soa", STAGES)
         },
-        // lm_head_argmax/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23
+        // lm_head_argmax/soa_dp4a24: as gemv_q/soa_dp4a24, activations as integers of 23
         // bits.
         //
         // Idea: a workgroup quantises x once and takes many grid-stride iterations over rows; each
@@ -108,7 +108,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
         // import: prologue/plain, prologue/found, prologue/unscaled, prologue/three_digits
         // import: rows/soa, schedule/head_int8, epilogue/head_argmax
         Variant {
-            name: "planes_dp4a24",
+            name: "soa_dp4a24",
             stages: &[
                 Stage { entry: "rows", grid: &head::dot4_groups },
                 Stage { entry: "choose", grid: &|_, _| 1 },
@@ -116,7 +116,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
             constants: &head::dot4_geometry,
             tunables: head::DOT4_TUNABLES,
             unsupported: &head::dot4_unsupported,
-            packing: Packing::Planes,
+            packing: Packing::Soa,
             ..Variant::PLAIN
         },
     ],

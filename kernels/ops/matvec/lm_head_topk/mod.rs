@@ -106,7 +106,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         //
         // Idea: neighbouring invocations read neighbouring words, a tree in workgroup memory sums
         // them, and the logits stay there to be sorted. Every weight finds its scale again, so the
-        // floor is far; `planes` reads quants sixteen bytes at a time.
+        // floor is far; `soa` reads quants sixteen bytes at a time.
         // import: prologue/lanes_any, rows/words, schedule/head_lanes, epilogue/head_topk
         Variant { name: "blocks", unsupported: &quantised, ..LANES },
         // lm_head_topk/subgroup: four rows a subgroup at a time, sorted in workgroup memory.
@@ -121,25 +121,25 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             unsupported: &dense,
             ..Variant::new("subgroup", STAGES)
         },
-        // lm_head_topk/planes: LANES lanes to four quantised rows, sixteen bytes of quants a load.
+        // lm_head_topk/soa: LANES lanes to four quantised rows, sixteen bytes of quants a load.
         //
-        // Idea: gemv_q/planes_multicol with the rows of a workgroup one after another: x is staged
+        // Idea: gemv_q/soa_multicol with the rows of a workgroup one after another: x is staged
         // and summed once for ROWS_PER_WG of them, and loads of the next four rows are issued while
         // the last of these are used. Their logits are sorted in workgroup memory at the end, as in
         // the other variants.
         // import: prologue/plain, rows/soa, schedule/head_rows, epilogue/head_topk
         Variant {
             constants: &|p, caps| {
-                let mut constants = head::planes_geometry(p, caps, 8 * LIST as u32);
+                let mut constants = head::soa_geometry(p, caps, 8 * LIST as u32);
                 constants.push(list_rows(p));
                 constants
             },
             tunables: "WG=128|256|512,LANES=4|8|16|32,ROWS_PER_WG=256|512|1024,MERGERS=8|16|32",
             unsupported: &quantised,
-            packing: Packing::Planes,
-            ..Variant::new("planes", STAGES)
+            packing: Packing::Soa,
+            ..Variant::new("soa", STAGES)
         },
-        // lm_head_topk/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
+        // lm_head_topk/soa_dp4a24: as gemv_q/soa_dp4a24, activations as integers of 23 bits.
         //
         // Idea: a workgroup quantises x once and takes many grid-stride iterations over rows; their
         // logits are sorted in workgroup memory at the end, as in the other variants.
@@ -147,7 +147,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
         // import: prologue/plain, prologue/found, prologue/unscaled, prologue/three_digits
         // import: rows/soa, schedule/head_int8, epilogue/head_topk
         Variant {
-            name: "planes_dp4a24",
+            name: "soa_dp4a24",
             stages: &[
                 Stage { entry: "rows", grid: &head::dot4_groups },
                 Stage { entry: "merge", grid: &|p, c| mergers(p, c, head::dot4_groups(p, c)) },
@@ -156,7 +156,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             constants: &head::dot4_geometry,
             tunables: head::DOT4_TUNABLES,
             unsupported: &|p, caps| too_many(p).or_else(|| head::dot4_unsupported(p, caps)),
-            packing: Packing::Planes,
+            packing: Packing::Soa,
             ..Variant::PLAIN
         },
     ],

@@ -115,7 +115,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
             constants: &wide_teams,
             ..Schedule::SPLIT_K
         },
-        // matmul_rmsnorm_fused/two_pass_dp4a24: two_pass with the product of gemv_q/planes_dp4a24.
+        // matmul_rmsnorm_fused/two_pass_dp4a24: two_pass with the product of gemv_q/soa_dp4a24.
         //
         // Idea: the product over activations as integers of 23 bits, whose error is that of adding
         // f32 products, and the norms in a workgroup that sums by subgroup operations.

@@ -29,7 +29,7 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         // A head was measured with one. Others read their input anew for every row, and with it the
         // norm's weights.
         pays_with: &|p, variant| match p.rows {
-            16_384.. => variant == "planes_dp4a24",
+            16_384.. => variant == "soa_dp4a24",
             _ => variant != "naive",
         },
     }),
@@ -90,15 +90,15 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         // import: prologue/staged_rms, prologue/rms, prologue/found, rows/soa, schedule/tree_row
         // import: epilogue/store
         Variant { name: "workgroup_q", ..Schedule::TREE },
-        // norm_gemv/planes: as gemv_q/planes, LANES lanes a row, over quantised weights.
+        // norm_gemv/soa: as gemv_q/soa, LANES lanes a row, over quantised weights.
         //
         // Idea: x times g goes to workgroup memory once; every row's lanes meet all of x, so each
         // adds up the squares of its chunks beside the product, and the norm's scale is applied to
         // the finished sum.
         // import: prologue/staged_rms, prologue/rms, rows/soa, schedule/subgroup_tiles
         // import: epilogue/store
-        Variant { name: "planes", ..Schedule::SUBGROUP_TILES },
-        // norm_gemv/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23 bits.
+        Variant { name: "soa", ..Schedule::SUBGROUP_TILES },
+        // norm_gemv/soa_dp4a24: as gemv_q/soa_dp4a24, activations as integers of 23 bits.
         //
         // Idea: every workgroup quantises all of x times g into its memory before its first
         // product; on that way it sees every square, so the norm costs a sum over the workgroup and
@@ -106,11 +106,11 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         // Source: own.
         // import: prologue/rms, prologue/found, prologue/rms_factor, prologue/three_digits
         // import: rows/soa, schedule/int8_rows, epilogue/product_store, epilogue/store
-        Variant { name: "planes_dp4a24", ..Schedule::INT8_ROWS },
+        Variant { name: "soa_dp4a24", ..Schedule::INT8_ROWS },
     ],
     prefer: &|p| match (p.rows, p.weight) {
         (_, quantised) if !quantised.is_dense() => {
-            &["planes_dp4a24", "planes", "workgroup_q", "naive"]
+            &["soa_dp4a24", "soa", "workgroup_q", "naive"]
         }
         // x and the norm's weights weigh more than a row: few loads of them count, until lanes
         // run short.

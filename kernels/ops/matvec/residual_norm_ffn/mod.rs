@@ -63,16 +63,16 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
         // import: prologue/joined, prologue/joined_tree, prologue/joined_norm
         // import: prologue/joined_squares, rows/soa, schedule/soa_gate_up_tree, epilogue/gated
         Variant { name: "workgroup_q", ..Schedule::GATE_UP_TREE_Q },
-        // residual_norm_ffn/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23
+        // residual_norm_ffn/soa_dp4a24: as gemv_q/soa_dp4a24, activations as integers of 23
         // bits.
         //
-        // Idea: fused_ffn/planes_dp4a24. Every workgroup quantises all of the normed vector anyway;
+        // Idea: fused_ffn/soa_dp4a24. Every workgroup quantises all of the normed vector anyway;
         // it makes the stream first, while its first weights are under way.
         // Source: own.
         // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm
         // import: prologue/rms_factor, prologue/three_digits, rows/soa, schedule/int8_rows
         // import: epilogue/product_gated
-        Variant { name: "planes_dp4a24", ..Schedule::GATE_UP_INT8 },
+        Variant { name: "soa_dp4a24", ..Schedule::GATE_UP_INT8 },
         // residual_norm_ffn/sweep: few workgroups, each along its rows with the stream in workgroup
         // memory; dense weights.
         //
@@ -84,7 +84,7 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
     ],
     prefer: &|p| match p.weight.is_dense() {
         true => &["sweep", "workgroup", "naive"],
-        false => &["planes_dp4a24", "workgroup_q", "naive"],
+        false => &["soa_dp4a24", "workgroup_q", "naive"],
     },
     cost: &|p, _| {
         let (n, k) = (p.n as f64, p.k as f64);

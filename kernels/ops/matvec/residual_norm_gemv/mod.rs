@@ -65,7 +65,7 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
         // import: prologue/joined, prologue/joined_tree, prologue/joined_norm, prologue/staged_rms
         // import: rows/soa, schedule/tree_row, epilogue/store
         Variant { name: "workgroup_q", ..Schedule::TREE },
-        // residual_norm_gemv/planes_dp4a24: as gemv_q/planes_dp4a24, activations as integers of 23
+        // residual_norm_gemv/soa_dp4a24: as gemv_q/soa_dp4a24, activations as integers of 23
         // bits.
         //
         // Idea: every workgroup quantises all of the normed vector anyway; it makes the stream
@@ -74,11 +74,11 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
         // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm
         // import: prologue/rms_factor, prologue/three_digits, rows/soa, schedule/int8_rows
         // import: epilogue/product_store, epilogue/store
-        Variant { name: "planes_dp4a24", ..Schedule::INT8_ROWS },
+        Variant { name: "soa_dp4a24", ..Schedule::INT8_ROWS },
     ],
     prefer: &|p| match p.weight.is_dense() {
         true => &["sweep", "workgroup", "naive"],
-        false => &["planes_dp4a24", "workgroup_q", "naive"],
+        false => &["soa_dp4a24", "workgroup_q", "naive"],
     },
     cost: &|p, _| {
         let (rows, k) = (p.rows as f64, p.k as f64);

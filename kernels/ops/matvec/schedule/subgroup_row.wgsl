@@ -18,7 +18,7 @@ fn load_row_chunk(base: u32, first: u32, c: u32, end: u32) -> SoaChunk {
     return SoaChunk();
 }
 
-fn planes_row(group: u32, lid: u32, subgroup: u32, size: u32, lane: u32) {
+fn soa_row(group: u32, lid: u32, subgroup: u32, size: u32, lane: u32) {
     let sg = select(SG, size, SG == 0u);
     let lanes = min(LANES, sg);
     let slot = subgroup * (sg / lanes) + lane / lanes;

@@ -9,5 +9,5 @@ fn main(
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    planes_row(group_index(workgroup, groups), lid, subgroup, size, lane);
+    soa_row(group_index(workgroup, groups), lid, subgroup, size, lane);
 }

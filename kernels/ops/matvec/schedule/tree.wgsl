@@ -12,7 +12,7 @@ override LANES: u32 = 32u;
 var<workgroup> tree_slots: array<Partial, WG>;
 
 // The product of this invocation's row and a vector.
-fn planes_tree(group: u32, lid: u32, vector: u32) {
+fn soa_tree(group: u32, lid: u32, vector: u32) {
     let lane = lid % LANES;
     let row = group * (WG / LANES) + lid / LANES;
     // Past the end the last row again; the result is dropped.

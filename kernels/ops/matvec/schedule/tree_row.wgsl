@@ -8,5 +8,5 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     ready_x(lid, 1u, group_index(workgroup, groups), groups.x * groups.y);
-    planes_tree(group_index(workgroup, groups), lid, 0u);
+    soa_tree(group_index(workgroup, groups), lid, 0u);
 }

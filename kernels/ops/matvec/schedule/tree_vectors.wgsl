@@ -10,6 +10,6 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     for (var vector = 0u; vector < N_VECTORS; vector++) {
-        planes_tree(group_index(workgroup, groups), lid, vector);
+        soa_tree(group_index(workgroup, groups), lid, vector);
     }
 }
