@@ -316,12 +316,12 @@ pub struct Variant<P: 'static> {
     pub as_stage: AsStage<P>,
     /// True if a run declares its weights `read_write`: a driver then leaves loads ahead of a wait
     /// where they are. Measured for each; it does not always win.
-    pub early: bool,
+    pub pins_loads: bool,
     /// Buffers this stage reads before the grid barrier even though it writes them. Sound only
     /// because it never uses a value that may have been overwritten meanwhile.
-    pub renews: &'static [&'static str],
+    pub refreshes: &'static [&'static str],
     /// Output that the next stage may compute itself in place of the last stage.
-    pub inlined: Option<&'static Inlined<P>>,
+    pub fused_producer: Option<&'static FusedProducer<P>>,
     /// Overrides a tuner may try, with the values worth trying: `NAME=VALUE|VALUE,…`.
     pub tunables: &'static str,
     /// Reason why this variant cannot run a shape, beyond what reflection finds (features, memory).
@@ -339,9 +339,9 @@ impl<P: 'static> Variant<P> {
         stages: &[],
         constants: &|_, _| Vec::new(),
         as_stage: &|_, _, _| None,
-        early: false,
-        renews: &[],
-        inlined: None,
+        pins_loads: false,
+        refreshes: &[],
+        fused_producer: None,
         tunables: "",
         unsupported: &|_, _| None,
         packing: Packing::Blocks,
@@ -361,7 +361,7 @@ impl<P: 'static> Variant<P> {
 
 /// An output that the next stage can compute itself: it calls a function where it would load an
 /// element. The last stage and its grid barrier are then left out.
-pub struct Inlined<P: 'static> {
+pub struct FusedProducer<P: 'static> {
     /// The output.
     pub output: &'static str,
     /// The function of the WGSL text that returns the element at an index, of the variable's type.
@@ -519,7 +519,7 @@ impl<P: Params> Binding<P> {
 
 impl<P: Params> Variant<P> {
     pub(crate) fn erase(&self) -> KernelVariant {
-        let &Self { name, early, renews, tunables, packing, as_stage, .. } = self;
+        let &Self { name, pins_loads, refreshes, tunables, packing, as_stage, .. } = self;
         let grid = |stage: &Stage<P>| Stage { entry: stage.entry, grid: on(stage.grid) };
         Variant {
             stages: list(self.stages.iter().map(grid)),
@@ -527,15 +527,15 @@ impl<P: Params> Variant<P> {
             as_stage: kept(move |shape: &Shape, caps: &Capabilities, grid: Grid| {
                 as_stage(&P::read(shape), caps, grid)
             }),
-            inlined: self.inlined.map(|inlined| {
-                let &Inlined { output, function, pays } = inlined;
-                kept(Inlined { output, function, pays: on(pays) })
+            fused_producer: self.fused_producer.map(|fused_producer| {
+                let &FusedProducer { output, function, pays } = fused_producer;
+                kept(FusedProducer { output, function, pays: on(pays) })
             }),
             unsupported: on(self.unsupported),
             tolerance: self.tolerance.map(of_state),
             name,
-            early,
-            renews,
+            pins_loads,
+            refreshes,
             tunables,
             packing,
         }

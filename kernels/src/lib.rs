@@ -41,7 +41,7 @@ include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 pub use adapter::{Capabilities, CooperativeMatrix, MatrixScalar};
 pub use codes::*;
 pub use descriptor::{
-    Binding, Constants, Cost, Declaration, Draw, Elem, Inlined, Kernel, KernelBinding,
+    Binding, Constants, Cost, Declaration, Draw, Elem, FusedProducer, Kernel, KernelBinding,
     KernelVariant, Matrix, Role, Stage, Tolerance, Variant,
 };
 pub use layout::{KvVectors, Plane, RopeSpec};

@@ -48,15 +48,15 @@ pub struct FusedStage<'a> {
     pub code: Code<'a>,
     /// Workgroups of the dispatch.
     pub groups: u32,
-    /// True if loads of its `weights` stay where the text has them ([`crate::Variant::early`]).
-    pub early: bool,
-    /// Variables that it loads ahead of its wait and writes ([`crate::Variant::renews`]).
-    pub renews: &'static [&'static str],
+    /// True if loads of its `weights` stay where the text has them ([`crate::Variant::pins_loads`]).
+    pub pins_loads: bool,
+    /// Variables that it loads ahead of its wait and writes ([`crate::Variant::refreshes`]).
+    pub refreshes: &'static [&'static str],
     /// Bytes of weights, norms and other values that are given: of `weights`, and of small ones
     /// that a layer has of its own, waits prefetch.
     pub given: BTreeMap<&'a str, u64>,
     /// Variables that are no buffers: each element is made where it is read, by a function of its
-    /// index ([`crate::Inlined`]).
+    /// index ([`crate::FusedProducer`]).
     pub made: BTreeMap<&'a str, Code<'a>>,
 }
 
@@ -151,7 +151,7 @@ struct JoinedStage {
     names: Vec<(String, String)>,
     /// Elements of a variable's tensors of layers in its buffer, by the stage's own name.
     offsets: HashMap<String, Stacked>,
-    renews: &'static [&'static str],
+    refreshes: &'static [&'static str],
 }
 
 impl Joined {
@@ -224,11 +224,12 @@ pub fn join(slots: &[Slot<'_>], layers: usize, grid: Grid) -> Result<Joined, Ref
         let names = entry.writes.iter().map(|i| code.reflection.buffers[*i].name.as_str());
         written.extend(names.filter_map(|name| code.buffers.get(name)));
     }
-    let early = stages().filter(|stage| stage.early);
-    let early = early.filter_map(|stage| stage.code.buffers.get("weights").copied()).collect();
+    let pins_loads = stages().filter(|stage| stage.pins_loads);
+    let pins_loads =
+        pins_loads.filter_map(|stage| stage.code.buffers.get("weights").copied()).collect();
     let prefetches = Prefetches::plan(slots, layers, grid, &written);
     let mut whole =
-        Whole { written, early, prefetches, slots: slots.len(), layers, ..Whole::default() };
+        Whole { written, pins_loads, prefetches, slots: slots.len(), layers, ..Whole::default() };
     let mut main = String::new();
     for (i, slot) in slots.iter().enumerate() {
         if i > 0 || layers > 1 {
@@ -268,7 +269,7 @@ pub fn join(slots: &[Slot<'_>], layers: usize, grid: Grid) -> Result<Joined, Ref
 struct Whole {
     written: BTreeSet<usize>,
     /// Weights whose loads stay where they are.
-    early: BTreeSet<usize>,
+    pins_loads: BTreeSet<usize>,
     directives: BTreeSet<String>,
     /// Type and buffer of each variable.
     bindings: Vec<(String, usize)>,
@@ -451,7 +452,7 @@ impl Whole {
             function: names.of[code.function].clone(),
             names: shared.map(|d| (d.name.to_owned(), names.of[d.name].clone())).collect(),
             offsets,
-            renews: stage.renews,
+            refreshes: stage.refreshes,
         });
         let has_wait = slot > 0 || self.layers > 1;
         let counter = counter(slot, self.slots);
@@ -724,7 +725,7 @@ impl Whole {
             // A load of what may be written is not moved behind a wait.
             let declared = if self.written.contains(buffer) {
                 "@coherent var<storage, read_write>"
-            } else if self.early.contains(buffer) {
+            } else if self.pins_loads.contains(buffer) {
                 "var<storage, read_write>"
             } else {
                 "var<storage, read>"

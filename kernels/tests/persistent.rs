@@ -58,7 +58,7 @@ struct Stage {
     text: Text,
     entry: &'static str,
     groups: u32,
-    renews: &'static [&'static str],
+    refreshes: &'static [&'static str],
 }
 
 /// Stages of all variants, for the shapes that are benchmarked.
@@ -86,7 +86,7 @@ fn stages() -> Vec<Stage> {
                     constants: constants.clone(),
                 },
                 entry: stage.entry,
-                renews: variant.renews,
+                refreshes: variant.refreshes,
             }));
         }
     }
@@ -100,7 +100,7 @@ impl Stage {
         let code = self.text.code(&self.label, names.zip(first..));
         FusedStage {
             groups: self.groups,
-            renews: self.renews,
+            refreshes: self.refreshes,
             given: BTreeMap::from([("weights", 1 << 20)]),
             ..fused(Code { function: self.entry, ..code })
         }
@@ -117,7 +117,7 @@ const GRID: Grid = grid(128, 256, 2);
 /// A stage of two workgroups that has nothing special.
 fn fused(code: Code<'_>) -> FusedStage<'_> {
     let (given, made) = (BTreeMap::new(), BTreeMap::new());
-    FusedStage { code, groups: 2, early: false, renews: &[], given, made }
+    FusedStage { code, groups: 2, pins_loads: false, refreshes: &[], given, made }
 }
 
 /// Stages of one layer.
@@ -277,8 +277,8 @@ fn waits_prefetch_the_next_weights() {
     assert!(!join(&stages, grid(2, 64, 0)).unwrap().text.contains("grid_prefetch"));
     let made = [stage(0, 2, 9), stage(0, 1, 3)];
     assert!(!join(&made, grid(2, 64, 3)).unwrap().text.contains("grid_prefetch"));
-    let early = [stage(0, 2, 9), FusedStage { early: true, ..stage(0, 3, 3) }];
-    assert!(!join(&early, grid(2, 64, 3)).unwrap().text.contains("grid_prefetch"));
+    let pins_loads = [stage(0, 2, 9), FusedStage { pins_loads: true, ..stage(0, 3, 3) }];
+    assert!(!join(&pins_loads, grid(2, 64, 3)).unwrap().text.contains("grid_prefetch"));
 }
 
 /// A stage that writes `y`; the next one reads it as `x`.
@@ -307,7 +307,7 @@ fn leaves(i: u32) { if (i > 3u) { return; } await_input(); }
 
 /// Verdict on both stages on a grid of two workgroups, with `body` in the reader's entry point. The
 /// reader has `groups` workgroups.
-fn verdict(body: &str, groups: u32, renews: &'static [&'static str]) -> Result<(), String> {
+fn verdict(body: &str, groups: u32, refreshes: &'static [&'static str]) -> Result<(), String> {
     let reader = Text::new(&format!(
         "{READER}@compute @workgroup_size(32)\n\
          fn main(@builtin(local_invocation_index) at: u32) {{\n{body}\n}}\n"
@@ -315,8 +315,8 @@ fn verdict(body: &str, groups: u32, renews: &'static [&'static str]) -> Result<(
     let writer = Text::new(WRITER);
     let buffers = [("w", 0), ("x", 1), ("z", 2), ("counter", 3)];
     let stages = [
-        FusedStage { renews, ..fused(writer.code("writes, writer", [("y", 1)])) },
-        FusedStage { groups, renews, ..fused(reader.code("reads, reader", buffers)) },
+        FusedStage { refreshes, ..fused(writer.code("writes, writer", [("y", 1)])) },
+        FusedStage { groups, refreshes, ..fused(reader.code("reads, reader", buffers)) },
     ];
     let joined = join(&stages, grid(2, 32, 0)).unwrap();
     match joined.reflected() {
@@ -356,9 +356,9 @@ const REFUSED: &str = "\
     let a = x[at]; await_input(); z[at] = a;
         `main` loads `x` ahead of await_input(), and `writes, writer`
     let a = early(at); await_input(); z[at] = a;
-        `early` loads `x` ahead
+        `pins_loads` loads `x` ahead
     let a = deep(at); waits(); z[at] = a;
-        `early` loads `x` ahead
+        `pins_loads` loads `x` ahead
     var a = 0.0; if (at > 3u) { a = x[at]; } await_input(); z[at] = a;
         loads `x` ahead
     var a = 0.0; if (at > 3u) { } else { a = x[at]; } await_input(); z[at] = a;
@@ -442,7 +442,7 @@ fn a_built_in_stage_that_waits_too_late_is_refused() {
             FusedStage {
                 groups: stage.groups,
                 // What a product is added to is loaded too early as well, and is not meant.
-                renews: &["y"],
+                refreshes: &["y"],
                 ..fused(Code { text, reflection: &reflection, function: stage.entry, ..code })
             }
         };

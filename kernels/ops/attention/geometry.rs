@@ -130,7 +130,7 @@ fn rows_in_flight<P: Cache>(
 /// Splits that every workgroup of the next stage may combine: up to a number of splits and of
 /// bytes. More were measured to cost more than a second stage
 /// (docs/findings/persistent-attention-geometry.md).
-fn inlined_splits<P: Heads>(p: &P) -> usize {
+fn fused_splits<P: Heads>(p: &P) -> usize {
     const MOST: usize = 4;
     const MOST_BYTES: usize = 32 << 10;
     (MOST_BYTES / (4 * p.q_elements())).min(MOST)
@@ -179,7 +179,7 @@ pub fn split_stage<P: Cache>(
     let apart = (1..p.q_per_kv()).filter(whole).map(share).find(|share| share.rows <= FEW_ROWS);
     let mut share = apart.unwrap_or_else(|| share(p.q_per_kv()));
     // Measured: half of the splits pays where there is no second stage then, and only there.
-    let few = inlined_splits(p);
+    let few = fused_splits(p);
     if inlines && few > 0 && few < share.splits && share.splits <= 2 * few {
         let fewer = of(share.heads, few);
         if fewer.rows <= FEW_ROWS {
@@ -228,13 +228,13 @@ pub fn stage_constants<P: Cache>(
 
 /// The output of split attention, made by the stage that reads it: each of its workgroups combines
 /// the splits of all heads.
-pub const fn split_inlined<P: Cache>() -> Inlined<P> {
-    Inlined {
+pub const fn fused_split_combine<P: Cache>() -> FusedProducer<P> {
+    FusedProducer {
         output: "y",
         function: "combined_chunk",
         pays: &|p, c| {
             let splits = (c["SPLITS"] as usize).min(p.most_splits());
-            splits <= inlined_splits(p)
+            splits <= fused_splits(p)
         },
     }
 }

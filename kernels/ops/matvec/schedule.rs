@@ -67,7 +67,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         stages: &[Stage::main(&sweep_groups)],
         constants: &sweep,
         as_stage: &sweep_stage,
-        early: true,
+        pins_loads: true,
         tunables: "WG=256|512,LANES=32|64|128,RUN=4|8|12|16",
         unsupported: &|p, caps| one_dense_vector(p, caps).or_else(|| one_size(caps)),
         ..Variant::PLAIN

@@ -319,11 +319,11 @@ impl<'a> Walk<'a> {
         if let Some((JoinedStage { label: other, .. }, _)) = other {
             return fault(&format!(", and `{other}` of the same run writes it: load it behind"));
         }
-        let renewed = self.stage().renews.contains(&name);
+        let renewed = self.stage().refreshes.contains(&name);
         if self.writes[self.at].contains(buffer) && !renewed {
             return fault(
                 ", and the stage writes it, in other workgroups perhaps already: load it behind, \
-                 or use nothing of it that may be new and say so (`Variant::renews`)",
+                 or use nothing of it that may be new and say so (`Variant::refreshes`)",
             );
         }
         Ok(())

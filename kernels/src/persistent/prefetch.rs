@@ -341,7 +341,7 @@ impl Weights {
     ) -> Option<Self> {
         let buffer = stage.code.buffers.get("weights").filter(|buffer| !written.contains(buffer));
         // Where loads of weights stay ahead of a wait, memory is busy without it.
-        buffer.filter(|_| !stage.early)?;
+        buffer.filter(|_| !stage.pins_loads)?;
         let bytes = stage.given.get("weights").copied().unwrap_or(0);
         let granules = u32::try_from(bytes / u64::from(GRANULE)).ok().filter(|n| *n > 0)?;
         let element = Element::of(stage, "weights")?;

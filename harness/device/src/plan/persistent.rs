@@ -187,7 +187,7 @@ pub fn add(recording: &mut Recording, grid: Grid, caps: &Capabilities) -> Result
         left = &left[count..];
         let Some((buffers, names, code)) = found else { continue };
         for op in first.clone().filter(|op| first.contains(&(op + 1))) {
-            if layers::inlined(recording, op).is_some() {
+            if layers::fused_producer(recording, op).is_some() {
                 let [made, reader] = [op, op + 1].map(|op| recording.ops[op].label);
                 tracing::info!("{reader} makes what it reads of {made}, whose last stage is none");
             }

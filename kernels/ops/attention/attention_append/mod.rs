@@ -127,8 +127,8 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             constants: &|p, caps| two_stages(split_constants(p, caps, 0, new_head_bytes(p))),
             as_stage: &|p, caps, grid| split_stage(p, caps, grid, new_head_bytes(p), true),
             // The new token's row it takes from workgroup memory.
-            renews: &["k_cache", "v_cache"],
-            inlined: Some(&split_inlined()),
+            refreshes: &["k_cache", "v_cache"],
+            fused_producer: Some(&fused_split_combine()),
             tunables: SPLIT_TUNABLES,
             unsupported: &|p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))
@@ -140,7 +140,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             as_stage: &|p, caps, grid| {
                 stage_constants(p, caps, grid, new_head_bytes(p)).map(without_splits)
             },
-            renews: &["k_cache", "v_cache"],
+            refreshes: &["k_cache", "v_cache"],
             tunables: "WG=128|256|512|1024,IN_FLIGHT=2|4|8",
             unsupported: &|p, caps| {
                 odd_pairs(p).or_else(|| too_long(p, caps)).or_else(|| split_unsupported(p, caps))

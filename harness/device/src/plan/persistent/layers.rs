@@ -222,8 +222,8 @@ impl<'a> Layers<'a> {
         FusedStage {
             code: self.code(alternative, op, false, &stage.entry),
             groups: stage.groups[0],
-            early: op.plan.declared.early,
-            renews: op.plan.declared.renews,
+            pins_loads: op.plan.declared.pins_loads,
+            refreshes: op.plan.declared.refreshes,
             given: given.collect(),
             made: made.into_iter().collect(),
         }
@@ -282,9 +282,9 @@ impl<'a> Stage<'a> {
         layer: &Range<usize>,
     ) -> impl Iterator<Item = Self> + use<'a> {
         let made = op.checked_sub(1).filter(|before| layer.contains(before));
-        let made = made.and_then(|before| inlined(recording, before));
-        let is_inlined = layer.contains(&(op + 1)) && inlined(recording, op).is_some();
-        let stages = recording.ops[op].plan.stages.len() - usize::from(is_inlined);
+        let made = made.and_then(|before| fused_producer(recording, before));
+        let is_fused = layer.contains(&(op + 1)) && fused_producer(recording, op).is_some();
+        let stages = recording.ops[op].plan.stages.len() - usize::from(is_fused);
         (0..stages).map(move |stage| Self { op, stage, made })
     }
 
@@ -338,14 +338,14 @@ impl<'a> Stage<'a> {
 /// The variable of the next operation that can compute this operation's output by itself instead of
 /// reading it. None if it cannot, if that does not pay in every layer, or if another operation
 /// reads the output.
-pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
+pub(super) fn fused_producer(recording: &Recording, op: usize) -> Option<Made<'_>> {
     let producer = &recording.ops[op];
-    let inlined = producer.plan.declared.inlined.as_ref()?;
-    let (function, _) = producer.plan.code.reflection.function(inlined.function)?;
-    let output = producer.tensor(inlined.output);
+    let fused_producer = producer.plan.declared.fused_producer.as_ref()?;
+    let (function, _) = producer.plan.code.reflection.function(fused_producer.function)?;
+    let output = producer.tensor(fused_producer.output);
     let makes = |op: &Op| {
         let is_same = std::ptr::eq(op.plan.declared, producer.plan.declared);
-        is_same && op.tensor(inlined.output) == output
+        is_same && op.tensor(fused_producer.output) == output
     };
     let binds = |op: &Op| op.bindings.iter().any(|(_, tensor)| *tensor == output);
     let follows = |i: usize, op: &Op| {
@@ -353,7 +353,7 @@ pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
         before.is_some_and(|before| makes(before) && before.label.layer == op.label.layer)
     };
     // Where one layer keeps its second stage all do: as many stages each, or they are not one run.
-    let pays = |op: &Op| (inlined.pays)(&op.shape, &op.plan.code.constants);
+    let pays = |op: &Op| (fused_producer.pays)(&op.shape, &op.plan.code.constants);
     let mut users = recording.ops.iter().enumerate().filter(|(_, op)| binds(op));
     if !users.all(|(i, op)| (makes(op) && pays(op)) || follows(i, op)) {
         return None;
@@ -370,7 +370,7 @@ pub(super) fn inlined(recording: &Recording, op: usize) -> Option<Made<'_>> {
     let fits = others.is_none()
         && !variable.writable
         && reflection.element(&variable.name).map(|of| of.0) == made;
-    fits.then_some(Made { variable: &variable.name, function: inlined.function })
+    fits.then_some(Made { variable: &variable.name, function: fused_producer.function })
 }
 
 /// A buffer with one tensor per layer, or the reason why there is none.
