@@ -132,7 +132,7 @@ fn every_stage_joins_with_the_next() {
     let stages = stages();
     let stages: Vec<_> = stages.iter().zip((0..).step_by(32)).map(|(s, i)| s.fused(i)).collect();
     let labels: BTreeSet<_> = stages.iter().map(|p| p.code.label.clone()).collect();
-    for wanted in ["attention_append/split_kv", "gemv_q/soa_dp4a24", "fused_ffn/sweep"] {
+    for wanted in ["attention_append/split_kv", "gemv_q/soa_dp4a24", "fused_ffn/pipelined"] {
         assert!(labels.contains(wanted), "{labels:?}");
     }
     for pair in stages.windows(2) {

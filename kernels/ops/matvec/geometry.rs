@@ -69,7 +69,7 @@ pub fn lanes_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
     p.rows().div_ceil(((c["WG"] / c["LANES"]) as usize).max(1))
 }
 
-/// A team's lanes and the teams of a workgroup (`schedule/team.wgsl`), of `RUN` rows at a time.
+/// A team's lanes and the teams of a workgroup (`schedule/team.wgsl`), of `TILE_ROWS` rows at a time.
 pub fn team<P: MatVec>(p: &P, caps: &Capabilities, chunks: usize, run: usize) -> Overrides {
     let most = (caps.invocations as usize).min(512);
     let lanes = lanes(p.rows(), chunks, run, most);
@@ -97,17 +97,17 @@ pub fn shared_team(caps: &Capabilities, chunks: usize, each: usize) -> Overrides
 
 /// Workgroups of TEAMS thread groups.
 pub fn team_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
-    let run = c.get("RUN").map_or(1, |r| *r as usize);
+    let run = c.get("TILE_ROWS").map_or(1, |r| *r as usize);
     p.rows().div_ceil(c["TEAMS"] as usize * run)
 }
 
-/// Rows of a workgroup of schedule/sweep among `groups`: two outputs of gate and up stay together.
+/// Rows of a workgroup of schedule/pipelined among `groups`: two outputs of gate and up stay together.
 fn swept_rows<P: MatVec>(p: &P, groups: usize) -> usize {
     let rows = p.rows().div_ceil(groups);
     if P::PAIRED { rows.next_multiple_of(4) } else { rows }
 }
 
-/// Geometry of schedule/sweep on at most `groups` workgroups of `wg`: the lanes of a thread
+/// Geometry of schedule/pipelined on at most `groups` workgroups of `wg`: the lanes of a thread
 /// group, and its rows at a time, with which a lane has the least to do one after the other.
 fn swept<P: MatVec>(p: &P, caps: &Capabilities, groups: usize, wg: usize) -> Overrides {
     let rows = swept_rows(p, groups);
@@ -124,13 +124,13 @@ fn swept<P: MatVec>(p: &P, caps: &Capabilities, groups: usize, wg: usize) -> Ove
     vec![
         ("WG", wg as f64),
         ("LANES", lanes as f64),
-        ("RUN", run as f64),
+        ("TILE_ROWS", run as f64),
         ("GROUPS", groups as f64),
         ("SG", f64::from(caps.fixed_subgroup())),
     ]
 }
 
-/// Geometry of schedule/sweep with enough workgroups to fill a large GPU: twice its processors, or
+/// Geometry of schedule/pipelined with enough workgroups to fill a large GPU: twice its processors, or
 /// as many as keep rows to 64 each. No more invocations than chunks of their rows, or than fours of
 /// a vector that each workgroup makes first.
 pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
@@ -141,16 +141,16 @@ pub fn sweep<P: MatVec>(p: &P, caps: &Capabilities) -> Overrides {
     swept(p, caps, groups, work.next_power_of_two().max(least).min(most))
 }
 
-/// Geometry of schedule/sweep as a stage. A workgroup has at most one row per invocation, so the
+/// Geometry of schedule/pipelined as a stage. A workgroup has at most one row per invocation, so the
 /// workgroups of a small grid take several turns.
-pub fn sweep_stage<P: MatVec>(p: &P, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
+pub fn pipelined_stage<P: MatVec>(p: &P, caps: &Capabilities, grid: Grid) -> Option<Overrides> {
     let wg = grid.invocations as usize;
     let groups = p.rows().div_ceil(wg).max(grid.groups as usize);
     (wg.is_power_of_two() && one_size(caps).is_none()).then(|| swept(p, caps, groups, wg))
 }
 
-/// Workgroups of schedule/sweep.
-pub fn sweep_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
+/// Workgroups of schedule/pipelined.
+pub fn pipelined_groups<P: MatVec>(p: &P, c: &Constants) -> usize {
     p.rows().div_ceil(swept_rows(p, c["GROUPS"] as usize))
 }
 

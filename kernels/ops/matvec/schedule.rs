@@ -17,8 +17,8 @@ impl<P: MatVec + 'static> Schedule<P> {
     pub const NAIVE: Variant<P> =
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.rows(), c))]);
 
-    /// schedule/fan: LANES invocations a dense row.
-    pub const FAN: Variant<P> = Variant {
+    /// schedule/row_lanes: LANES invocations a dense row.
+    pub const ROW_LANES: Variant<P> = Variant {
         stages: &[Stage::main(&lanes_grid)],
         constants: &workgroup_lanes,
         tunables: "WG=64|128|256,LANES=8|16|32|64|128,UNROLL=4|9",
@@ -57,18 +57,18 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/split_k: a thread group over three dense rows.
     pub const SPLIT_K: Variant<P> = Variant {
-        constants: &|p, caps| [team(p, caps, p.chunks16(), 3), vec![("RUN", 3.0)]].concat(),
-        tunables: "LANES=16|32|48|64|96|128|144|192|256,TEAMS=1|2|4,RUN=2|3|4",
+        constants: &|p, caps| [team(p, caps, p.chunks16(), 3), vec![("TILE_ROWS", 3.0)]].concat(),
+        tunables: "LANES=16|32|48|64|96|128|144|192|256,TEAMS=1|2|4,TILE_ROWS=2|3|4",
         ..Self::SPLIT_ROW
     };
 
-    /// schedule/sweep: workgroups that stay, each along its rows with x in registers.
-    pub const SWEEP: Variant<P> = Variant {
-        stages: &[Stage::main(&sweep_groups)],
+    /// schedule/pipelined: workgroups that stay, each along its rows with x in registers.
+    pub const PIPELINED: Variant<P> = Variant {
+        stages: &[Stage::main(&pipelined_groups)],
         constants: &sweep,
-        as_stage: &sweep_stage,
+        as_stage: &pipelined_stage,
         pins_loads: true,
-        tunables: "WG=256|512,LANES=32|64|128,RUN=4|8|12|16",
+        tunables: "WG=256|512,LANES=32|64|128,TILE_ROWS=4|8|12|16",
         unsupported: &|p, caps| one_dense_vector(p, caps).or_else(|| one_size(caps)),
         ..Variant::PLAIN
     };
@@ -159,11 +159,11 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Variant::PLAIN
     };
 
-    /// schedule/sweep.
+    /// schedule/pipelined.
     pub const GATE_UP_SWEEP: Variant<P> = Variant {
         constants: &|p, caps| [stacked_rows(p), sweep(p, caps)].concat(),
-        as_stage: &|p, caps, grid| Some([stacked_rows(p), sweep_stage(p, caps, grid)?].concat()),
-        ..Self::SWEEP
+        as_stage: &|p, caps, grid| Some([stacked_rows(p), pipelined_stage(p, caps, grid)?].concat()),
+        ..Self::PIPELINED
     };
 }
 

@@ -101,13 +101,13 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         // import: prologue/rms_or_plain, prologue/found, prologue/rms_factor
         // import: prologue/three_digits, rows/soa, schedule/int8_rows, epilogue/product_gated
         Variant { name: "soa_dp4a24", ..Schedule::GATE_UP_INT8 },
-        // fused_ffn/sweep: few workgroups, each along its rows with v in registers; dense weights.
+        // fused_ffn/pipelined: few workgroups, each along its rows with v in registers; dense weights.
         //
-        // Idea: gemv/sweep over gate and up rows in turn, which leave the two on neighbouring
+        // Idea: gemv/pipelined over gate and up rows in turn, which leave the two on neighbouring
         // invocations; each sees its part of v once, and sums its squares then.
-        // import: prologue/four_rms_or_plain, prologue/found, prologue/swept, rows/dense16
-        // import: schedule/sweep, epilogue/product_gated
-        Variant { name: "sweep", ..Schedule::GATE_UP_SWEEP },
+        // import: prologue/four_rms_or_plain, prologue/found, prologue/pipelined, rows/dense16
+        // import: schedule/pipelined, epilogue/product_gated
+        Variant { name: "pipelined", ..Schedule::GATE_UP_SWEEP },
         // fused_ffn/subgroup: one subgroup an output: its gate row and its up row; dense weights.
         //
         // Idea: as workgroup, with all loads of a round issued before the first use, up to five

@@ -61,9 +61,9 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // together; then eight of them add up the row's sums and one adds up the eight: two
         // barriers where a tree has log2(LANES). The rung for adapters and browsers without
         // subgroup operations.
-        // import: prologue/vectors, prologue/plain16, rows/dense16, schedule/fan_vectors
+        // import: prologue/vectors, prologue/plain16, rows/dense16, schedule/row_lanes_vectors
         // import: epilogue/store
-        Variant { name: "workgroup", unsupported: &few_vectors, ..Schedule::FAN },
+        Variant { name: "workgroup", unsupported: &few_vectors, ..Schedule::ROW_LANES },
         // gemv/subgroup: one subgroup a row, four loads in flight a lane.
         //
         // Idea: coalesced 16-byte loads across the lanes, all four of a round issued before the
@@ -131,28 +131,28 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // a subgroup, several rows share one.
         // import: prologue/plain16, rows/dense16, schedule/split_row, epilogue/store
         Variant { name: "split_row", ..Schedule::SPLIT_ROW },
-        // gemv/split_k: a thread group of LANES invocations over RUN rows at once.
+        // gemv/split_k: a thread group of LANES invocations over TILE_ROWS rows at once.
         //
         // Idea: x is twice the bytes of 16-bit weights and comes through the same cache; what a
-        // lane reads of it serves RUN rows. All RUN x (chunks a lane) loads of weights are in
+        // lane reads of it serves TILE_ROWS rows. All TILE_ROWS x (chunks a lane) loads of weights are in
         // flight together; K is split over the subgroups of the thread group, which meet once in
         // workgroup memory.
         // import: prologue/plain16, rows/dense16, schedule/split_k, epilogue/store
         Variant {
             name: "split_k",
-            constants: &|p, caps| [shared_team(caps, p.chunks16(), 1), vec![("RUN", 2.0)]].concat(),
+            constants: &|p, caps| [shared_team(caps, p.chunks16(), 1), vec![("TILE_ROWS", 2.0)]].concat(),
             ..Schedule::SPLIT_K
         },
-        // gemv/sweep: few workgroups, each along its rows with x in registers.
+        // gemv/pipelined: few workgroups, each along its rows with x in registers.
         //
-        // Idea: few workgroups that stay, all their invocations along each row: a lane meets RUN
-        // rows at a time with the eight elements of x that it keeps, and the next RUN rows are
+        // Idea: few workgroups that stay, all their invocations along each row: a lane meets TILE_ROWS
+        // rows at a time with the eight elements of x that it keeps, and the next TILE_ROWS rows are
         // under way meanwhile. Sums of several rows are added up by halves (nine take twelve
         // exchanges, not forty-five) and meet once, at the end. As a stage of a run its first rows
         // are loaded before x is there.
-        // import: prologue/four_plain, prologue/found, prologue/swept, rows/dense16
-        // import: schedule/sweep, epilogue/product_store, epilogue/store
-        Variant { name: "sweep", ..Schedule::SWEEP },
+        // import: prologue/four_plain, prologue/found, prologue/pipelined, rows/dense16
+        // import: schedule/pipelined, epilogue/product_store, epilogue/store
+        Variant { name: "pipelined", ..Schedule::PIPELINED },
     ],
     prefer: &|p| {
         if p.n_vectors > 1 {

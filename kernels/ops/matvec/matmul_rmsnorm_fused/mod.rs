@@ -41,7 +41,7 @@ fn tree_lanes(p: &MatmulRmsnormFused, caps: &Capabilities) -> Overrides {
 /// Thread groups of a workgroup that is wide enough for the norms too.
 fn wide_teams(p: &MatmulRmsnormFused, caps: &Capabilities) -> Overrides {
     let mut constants = shared_team(caps, p.chunks16(), 1);
-    constants.push(("RUN", 2.0));
+    constants.push(("TILE_ROWS", 2.0));
     let size = caps.subgroup.map_or(64, |(_, max)| max.max(4));
     let lanes = constants.iter().find(|c| c.0 == "LANES").map_or(1, |c| c.1 as u32);
     let wide = |teams: &u32| lanes * teams >= 256 && (lanes * teams).is_multiple_of(size);
@@ -107,7 +107,7 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
         // weights.
         //
         // Idea: subgroup sums in the place of trees in workgroup memory, and what a lane reads of x
-        // serves RUN rows.
+        // serves TILE_ROWS rows.
         // import: prologue/plain16, rows/dense16, schedule/split_k, epilogue/norms_subgroups
         Variant {
             name: "two_pass_subgroup",

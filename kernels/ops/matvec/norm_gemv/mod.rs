@@ -48,8 +48,8 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         // Idea: every row's lanes meet all of x anyway, so they sum its squares beside the product:
         // no barrier and no load waits for the norm. Two barriers join the lanes. The rung for
         // adapters and browsers without subgroup operations.
-        // import: prologue/rms16, prologue/found, rows/dense16, schedule/fan, epilogue/store
-        Variant { name: "workgroup", ..Schedule::FAN },
+        // import: prologue/rms16, prologue/found, rows/dense16, schedule/row_lanes, epilogue/store
+        Variant { name: "workgroup", ..Schedule::ROW_LANES },
         // norm_gemv/subgroup: one subgroup a row, the lane's whole share in flight at once.
         //
         // Idea: gemv/vec4 with the squares of x summed beside the product: the loads of weights
@@ -69,19 +69,19 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         // workgroup memory at the one barrier there is.
         // import: prologue/rms16, rows/dense16, schedule/split_row, epilogue/store
         Variant { name: "split_row", ..Schedule::SPLIT_ROW },
-        // norm_gemv/split_k: a thread group of LANES invocations over RUN rows at once.
+        // norm_gemv/split_k: a thread group of LANES invocations over TILE_ROWS rows at once.
         //
-        // Idea: gemv/split_k, which gains more here: x * g and the squares are made once for RUN
+        // Idea: gemv/split_k, which gains more here: x * g and the squares are made once for TILE_ROWS
         // rows.
         // import: prologue/rms16, rows/dense16, schedule/split_k, epilogue/store
         Variant { name: "split_k", ..Schedule::SPLIT_K },
-        // norm_gemv/sweep: few workgroups, each along its rows with x in registers.
+        // norm_gemv/pipelined: few workgroups, each along its rows with x in registers.
         //
-        // Idea: gemv/sweep; every lane sees its part of x once, and sums its squares then. The
+        // Idea: gemv/pipelined; every lane sees its part of x once, and sums its squares then. The
         // norm's weights are loaded before x is there.
-        // import: prologue/four_rms, prologue/found, prologue/swept, rows/dense16, schedule/sweep
+        // import: prologue/four_rms, prologue/found, prologue/pipelined, rows/dense16, schedule/pipelined
         // import: epilogue/product_store, epilogue/store
-        Variant { name: "sweep", ..Schedule::SWEEP },
+        Variant { name: "pipelined", ..Schedule::PIPELINED },
         // norm_gemv/workgroup_q: LANES invocations a row over quantised weights; no subgroups
         // needed.
         //

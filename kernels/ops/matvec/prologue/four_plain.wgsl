@@ -1,4 +1,4 @@
-// x as it is, four elements at a time, for schedule/sweep: f32 (ACT_FORMAT F32) or f16 (ACT_FORMAT F16).
+// x as it is, four elements at a time, for schedule/pipelined: f32 (ACT_FORMAT F32) or f16 (ACT_FORMAT F16).
 // import: matvec/prologue/bounded
 // requires: var x: array<vec4<u32>>
 override ACT_FORMAT: u32;

@@ -1,4 +1,4 @@
-// The RMSNorm of x, four elements at a time, for schedule/sweep. The norm's weights are known before x is;
+// The RMSNorm of x, four elements at a time, for schedule/pipelined. The norm's weights are known before x is;
 // its factor is one number and is applied to the finished sums.
 // import: matvec/prologue/bounded
 // requires: override K: u32

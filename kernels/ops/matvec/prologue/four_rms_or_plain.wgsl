@@ -1,4 +1,4 @@
-// `x` as it is (NORM_NONE), or the RMSNorm of `stream`, four elements at a time, for schedule/sweep. The
+// `x` as it is (NORM_NONE), or the RMSNorm of `stream`, four elements at a time, for schedule/pipelined. The
 // norm's weights are known before the stream is; its factor is one number and is applied to the finished
 // sums.
 // import: matvec/prologue/bounded

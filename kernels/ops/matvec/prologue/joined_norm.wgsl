@@ -16,5 +16,5 @@ fn squares_of(i: u32) -> f32 {
     return dot(v, v);
 }
 
-// The stream alone, for schedule/sweep.
+// The stream alone, for schedule/pipelined.
 fn raw_four(i: u32) -> vec4<f32> { return joined_four(i); }

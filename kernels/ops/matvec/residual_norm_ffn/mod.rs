@@ -73,17 +73,17 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
         // import: prologue/rms_factor, prologue/three_digits, rows/soa, schedule/int8_rows
         // import: epilogue/product_gated
         Variant { name: "soa_dp4a24", ..Schedule::GATE_UP_INT8 },
-        // residual_norm_ffn/sweep: few workgroups, each along its rows with the stream in workgroup
+        // residual_norm_ffn/pipelined: few workgroups, each along its rows with the stream in workgroup
         // memory; dense weights.
         //
         // Idea: fused_ffn/sweep. Few workgroups make the stream seldom, and the first rows' weights
         // are under way meanwhile.
-        // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm, prologue/swept
-        // import: rows/dense16, schedule/sweep, epilogue/product_gated
-        Variant { name: "sweep", ..Schedule::GATE_UP_SWEEP },
+        // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm, prologue/pipelined
+        // import: rows/dense16, schedule/pipelined, epilogue/product_gated
+        Variant { name: "pipelined", ..Schedule::GATE_UP_SWEEP },
     ],
     prefer: &|p| match p.weight.is_dense() {
-        true => &["sweep", "workgroup", "naive"],
+        true => &["pipelined", "workgroup", "naive"],
         false => &["soa_dp4a24", "workgroup_q", "naive"],
     },
     cost: &|p, _| {

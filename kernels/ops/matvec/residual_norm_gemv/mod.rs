@@ -47,16 +47,16 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
         // memory: one pass over four short vectors and a tree. The rung for adapters and browsers
         // without subgroup operations.
         // import: prologue/joined, prologue/joined_tree, prologue/joined_norm, prologue/joined16
-        // import: rows/dense16, schedule/fan, epilogue/store
-        Variant { name: "workgroup", ..Schedule::FAN },
-        // residual_norm_gemv/sweep: few workgroups, each along its rows with the stream in
+        // import: rows/dense16, schedule/row_lanes, epilogue/store
+        Variant { name: "workgroup", ..Schedule::ROW_LANES },
+        // residual_norm_gemv/pipelined: few workgroups, each along its rows with the stream in
         // workgroup memory.
         //
         // Idea: norm_gemv/sweep. Few workgroups make the stream seldom, and the first rows' weights
         // are under way meanwhile.
-        // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm, prologue/swept
-        // import: rows/dense16, schedule/sweep, epilogue/product_store, epilogue/store
-        Variant { name: "sweep", ..Schedule::SWEEP },
+        // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm, prologue/pipelined
+        // import: rows/dense16, schedule/pipelined, epilogue/product_store, epilogue/store
+        Variant { name: "pipelined", ..Schedule::PIPELINED },
         // residual_norm_gemv/workgroup_q: LANES invocations a row over quantised weights; no
         // subgroups needed.
         //
@@ -77,7 +77,7 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
         Variant { name: "soa_dp4a24", ..Schedule::INT8_ROWS },
     ],
     prefer: &|p| match p.weight.is_dense() {
-        true => &["sweep", "workgroup", "naive"],
+        true => &["pipelined", "workgroup", "naive"],
         false => &["soa_dp4a24", "workgroup_q", "naive"],
     },
     cost: &|p, _| {

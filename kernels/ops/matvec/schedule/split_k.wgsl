@@ -1,4 +1,4 @@
-// A thread group of LANES invocations over RUN rows at once.
+// A thread group of LANES invocations over TILE_ROWS rows at once.
 // import: matvec/schedule/row_group, matvec/schedule/team
 @compute @workgroup_size(WG)
 fn main(

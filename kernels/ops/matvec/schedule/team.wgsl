@@ -1,4 +1,4 @@
-// LANES invocations, a thread group, share RUN rows; a workgroup has TEAMS of them. LANES need be neither
+// LANES invocations, a thread group, share TILE_ROWS rows; a workgroup has TEAMS of them. LANES need be neither
 // a power of two nor whole subgroups: shuffle segments of UNIT lanes, the largest power of two that divides
 // LANES and fits a subgroup, add up by shuffles, then one barrier and the segments of each row.
 // import: grid, matvec/schedule/share
@@ -9,12 +9,12 @@
 // requires: fn store_y(at: u32, product: f32, y_before: f32)
 override LANES: u32 = 32u;
 override TEAMS: u32 = 4u;
-override RUN: u32 = 1u; // rows a thread group works on at a time, 1..=4
+override TILE_ROWS: u32 = 1u; // rows a thread group works on at a time, 1..=4
 override WG: u32 = LANES * TEAMS;
 override SG: u32 = 0u; // the adapter's only subgroup size, or 0: read it at run time
 // Subgroups have at least four lanes.
 override UNIT: u32 = min(LANES & (~LANES + 1u), select(SG, 4u, SG == 0u));
-override SLOTS: u32 = RUN * WG / UNIT;
+override SLOTS: u32 = TILE_ROWS * WG / UNIT;
 
 var<workgroup> team_slots: array<Partial, SLOTS>;
 
@@ -28,15 +28,15 @@ fn take_place(
 ) -> TeamLane {
     let size = select(SG, subgroup_size, SG == 0u);
     let at = select(subgroup * size + lane, lid, TEAMS == 1u);
-    let first = TEAMS * RUN * flat_index(workgroup, groups, (ROWS - 1u) / (TEAMS * RUN) + 1u);
+    let first = TEAMS * TILE_ROWS * flat_index(workgroup, groups, (ROWS - 1u) / (TEAMS * TILE_ROWS) + 1u);
     return TeamLane(first, at, lid, subgroup, size, lane);
 }
 
 // Row r of the place's thread group. Rows past the end repeat the last: loads stay inside, and what they
 // make is dropped.
 fn team_row(p: TeamLane, r: u32) -> u32 {
-    let row = p.first + p.at / LANES * RUN + r;
-    if (ROWS % (TEAMS * RUN) == 0u) { return row; }
+    let row = p.first + p.at / LANES * TILE_ROWS + r;
+    if (ROWS % (TEAMS * TILE_ROWS) == 0u) { return row; }
     return min(row, ROWS - 1u);
 }
 
@@ -61,20 +61,20 @@ fn old_rows(p: TeamLane) -> vec4<f32> {
     var y_before = vec4<f32>(0.0);
     if (BETA == BETA_0) { return y_before; }
     if (!is_unit()) {
-        if (p.lid < TEAMS * RUN) { y_before.x = old_y(Y_OFFSET + min(p.first + p.lid, ROWS - 1u)); }
+        if (p.lid < TEAMS * TILE_ROWS) { y_before.x = old_y(Y_OFFSET + min(p.first + p.lid, ROWS - 1u)); }
     } else if (p.at % LANES == 0u) {
-        for (var r = 0u; r < RUN; r++) { y_before[r] = old_y(Y_OFFSET + team_row(p, r)); }
+        for (var r = 0u; r < TILE_ROWS; r++) { y_before[r] = old_y(Y_OFFSET + team_row(p, r)); }
     }
     return y_before;
 }
 
 // Adds up a thread group's sums and stores its rows.
 fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, y_before: vec4<f32>) {
-    for (var r = 0u; r < RUN; r++) { (*sums)[r] = unit_sum((*sums)[r]); }
+    for (var r = 0u; r < TILE_ROWS; r++) { (*sums)[r] = unit_sum((*sums)[r]); }
     if (is_unit()) {
         if (p.at % LANES == 0u) {
-            for (var r = 0u; r < RUN; r++) {
-                let row = p.first + p.at / LANES * RUN + r;
+            for (var r = 0u; r < TILE_ROWS; r++) {
+                let row = p.first + p.at / LANES * TILE_ROWS + r;
                 if (row < ROWS) { store_y(Y_OFFSET + row, epilogue((*sums)[r]), y_before[r]); }
             }
         }
@@ -83,12 +83,12 @@ fn store_rows(p: TeamLane, sums: ptr<function, array<Partial, 4>>, y_before: vec
     let units = WG / UNIT;
     let unit = select(p.at / UNIT, p.subgroup, TEAMS == 1u);
     if (select(p.at % UNIT, p.lane, TEAMS == 1u) == 0u) {
-        for (var r = 0u; r < RUN; r++) { team_slots[r * units + unit] = (*sums)[r]; }
+        for (var r = 0u; r < TILE_ROWS; r++) { team_slots[r * units + unit] = (*sums)[r]; }
     }
     workgroupBarrier();
     let row = p.first + p.lid;
-    if (p.lid < TEAMS * RUN && row < ROWS) {
-        let begin = p.lid % RUN * units + p.lid / RUN * (LANES / UNIT);
+    if (p.lid < TEAMS * TILE_ROWS && row < ROWS) {
+        let begin = p.lid % TILE_ROWS * units + p.lid / TILE_ROWS * (LANES / UNIT);
         var total = Partial();
         for (var i = 0u; i < row_parts(p); i++) { total += team_slots[begin + i]; }
         store_y(Y_OFFSET + row, epilogue(total), y_before.x);

@@ -4,7 +4,7 @@
 // requires: fn has_norm() -> bool
 // requires: fn raw_four(i: u32) -> vec4<f32>
 // A chunk of the vector, and the sum of its squares where a norm's factor is made of them.
-struct Swept { v: XChunk, squares: f32 }
+struct TilePart { v: XChunk, squares: f32 }
 
 fn gain_of(c: u32) -> XChunk {
     if (!has_norm()) { return XChunk(); }
@@ -17,9 +17,9 @@ fn chunk_of_x(c: u32) -> XChunk {
     return XChunk(raw_four(2u * c), raw_four(2u * c + 1u));
 }
 
-fn swept_part(c: u32, gain: XChunk) -> Swept {
+fn tile_part(c: u32, gain: XChunk) -> TilePart {
     let part = chunk_of_x(c);
-    if (!has_norm()) { return Swept(part, 0.0); }
+    if (!has_norm()) { return TilePart(part, 0.0); }
     let squares = dot(part.low, part.low) + dot(part.high, part.high);
-    return Swept(XChunk(part.low * gain.low, part.high * gain.high), squares);
+    return TilePart(XChunk(part.low * gain.low, part.high * gain.high), squares);
 }
