@@ -1,4 +1,4 @@
-//! A decode by operation (`--profile`, `bench decode --arch`), its layers by phase
+//! A decode by operation (`--profile`, `bench decode --arch`), its layers by stage
 //! (`--profile-stages`), or a prompt by operation (`--profile-prompt`).
 
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub(crate) struct ProfileOpts {
     /// Time every operation of the prompt, and the first token, and print both
     #[arg(long, conflicts_with_all = ["profile", "logits_out"])]
     profile_prompt: bool,
-    /// Print the time that each phase of the layers' dispatch adds to a step
+    /// Print the time that each stage of the layers' dispatch adds to a step
     #[arg(long, conflicts_with_all = ["profile", "profile_prompt", "force_tokens", "logits_out"])]
     profile_stages: bool,
     /// Also write the profile as a Chrome trace
@@ -57,11 +57,11 @@ pub(crate) struct Profiled<'a> {
 /// Runs at full speed whose times to the first token are shown.
 const PROMPTS: usize = 7;
 
-/// Runs of the whole step, and as many without each phase.
+/// Runs of the whole step, and as many without each stage.
 const ROUNDS: usize = 5;
 
 impl ProfileOpts {
-    /// Returns true if steps are timed operation by operation or phase by phase.
+    /// Returns true if steps are timed operation by operation or stage by stage.
     pub(crate) fn of_steps(&self) -> bool {
         self.profile.is_some() || self.profile_stages
     }
@@ -84,7 +84,7 @@ impl ProfileOpts {
         let path = self.profile.as_deref();
         let saved = Saved::of_speed(path, profiled.gpu, self.allow_software)?;
         if self.profile_stages {
-            profiled.phases(global)
+            profiled.stages(global)
         } else if self.profile_prompt {
             profiled.prompt(global)
         } else {
@@ -168,12 +168,12 @@ impl Profiled<'_> {
         Ok(())
     }
 
-    /// Prints the layers of a decode step, phase by phase.
-    fn phases(self, global: &Global) -> Result<()> {
+    /// Prints the layers of a decode step, stage by stage.
+    fn stages(self, global: &Global) -> Result<()> {
         if self.options.sampling.is_some() {
             return Err(Error::Usage(
                 "--profile-stages times greedy steps: how long a draw takes depends on the logits, \
-                 and a step without a phase has others"
+                 and a step without a stage has others"
                     .into(),
             ));
         }
@@ -196,7 +196,7 @@ impl Profiled<'_> {
         let gb_s = floors(self.gpu, None)?.0.gb_s;
         let mut executor = self.load(global, &graph)?;
         let profiler = Profiler::new(&graph, &mut executor, self.script, self.verify)?;
-        let profile = profiler.phases(gb_s, ROUNDS)?;
+        let profile = profiler.stages(gb_s, ROUNDS)?;
         global.print(&profile, || {
             print_stages(&profile);
             if adapter.software {
@@ -276,24 +276,24 @@ fn print_steps(p: &Profile) {
 }
 
 fn print_stages(profile: &StageProfile) {
-    let rows = profile.by_stage.iter().map(|phase| {
-        let stage = match phase.stage {
+    let rows = profile.by_stage.iter().map(|stage| {
+        let part = match stage.stage {
             0 => String::new(),
             stage => format!(", dispatch {}", stage + 1),
         };
         let figures = vec![
-            number(Some(phase.ms), 4),
-            number(Some(100.0 * phase.ms / profile.ms_per_token), 1),
-            number(phase.floor_ms, 4),
-            number(Some(phase.ms - phase.floor_ms.unwrap_or(0.0)), 4),
-            number(Some(1e3 * phase.ms / phase.count as f64), 2),
+            number(Some(stage.ms), 4),
+            number(Some(100.0 * stage.ms / profile.ms_per_token), 1),
+            number(stage.floor_ms, 4),
+            number(Some(stage.ms - stage.floor_ms.unwrap_or(0.0)), 4),
+            number(Some(1e3 * stage.ms / stage.count as f64), 2),
         ];
-        (format!("{}{stage}", phase.op), phase.count, phase.kernel.as_str(), figures)
+        (format!("{}{part}", stage.op), stage.count, stage.kernel.as_str(), figures)
     });
     let figures = ["ms", "%", "floor ms", "lost ms", "µs a layer"];
-    print_table(["phase", "variant"], &figures, rows);
+    print_table(["stage", "variant"], &figures, rows);
     outln!(
-        "{:.4} ms of GPU time a token (median of {ROUNDS}). A phase's are those by which a step \
+        "{:.4} ms of GPU time a token (median of {ROUNDS}). A stage's are those by which a step \
          without it and its wait is shorter; they do not add up. Floors at {} tokens; {}",
         profile.ms_per_token,
         profile.n_kv,

@@ -790,7 +790,7 @@ impl Whole {
 /// so for the weights that were loaded ahead. Data of other workgroups are read through `@coherent`
 /// variables, past the caches that a fence would empty. WGSL does not promise that this is enough;
 /// the test of a device (`Gpu::persistent_grid`) waits and reads the same way.
-pub const GRID_BARRIER: &str = include_str!("stages/wait.wgsl");
+pub const GRID_BARRIER: &str = include_str!("persistent/grid_barrier.wgsl");
 
 /// Prefix of the names of a stage's own declarations.
 fn prefix(stage: usize) -> String {

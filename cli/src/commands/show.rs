@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use lathe_harness::decode::{DecodeOptions, Model};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::plan::backend_text::{self, Language};
-use lathe_harness::plan::persistent::{Persistent, Run};
+use lathe_harness::plan::persistent::{Persistent, PersistentKernel};
 use lathe_harness::plan::target::Target;
 use lathe_harness::plan::{Subject, shapes};
 use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, persistent};
@@ -126,17 +126,17 @@ fn persistent_of_layer(opts: &Opts) -> Result<String> {
     let Model { file, config, .. } = &model;
     let graph = model.graph_for(&caps, &options)?;
     let recording = &graph.recording;
-    let of_layer = |run: &&Run| {
-        recording.ops[run.ops.clone()].iter().any(|op| op.label.layer == Some(opts.layer))
+    let of_layer = |kernel: &&PersistentKernel| {
+        recording.ops[kernel.ops.clone()].iter().any(|op| op.label.layer == Some(opts.layer))
     };
-    let run = recording.persistent.iter().find(of_layer).ok_or_else(|| {
+    let kernel = recording.persistent.iter().find(of_layer).ok_or_else(|| {
         let (layers, path) = (config.n_layers, file.path.display());
         Error::Usage(format!("layer {} of {layers} in {path} is no run on this grid", opts.layer))
     })?;
     if opts.language == Language::Wgsl {
-        return Ok(run.code.text.to_string());
+        return Ok(kernel.code.text.to_string());
     }
-    let (module, info) = run.code.reflection.resolved(persistent::ENTRY, &Constants::new())?;
+    let (module, info) = kernel.code.reflection.resolved(persistent::ENTRY, &Constants::new())?;
     let written = opts.language.write(&module, &info, persistent::ENTRY);
     written.map_err(|e| Error::CheckFailed(format!("layer {}: {e}", opts.layer)))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use lathe_harness::decode::memory::Predicted;
-use lathe_harness::decode::{Model, Observer, Script, Seen, Stage};
+use lathe_harness::decode::{Model, Observer, Phase, Script, Seen};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files::Partial;
 use lathe_harness::model::tokenizer::TextStream;
@@ -109,18 +109,18 @@ impl Observer for Shown<'_> {
         }
     }
 
-    fn stage(&mut self, stage: Stage) {
-        let message = match stage {
-            Stage::Verifying => "verifying",
-            Stage::WarmingUp => "warming up",
-            Stage::Running => "decoding",
-            Stage::VerifyingEnd => "verifying the end",
+    fn phase(&mut self, phase: Phase) {
+        let message = match phase {
+            Phase::Verifying => "verifying",
+            Phase::WarmingUp => "warming up",
+            Phase::Running => "decoding",
+            Phase::VerifyingEnd => "verifying the end",
         };
         if !self.begun {
             self.bar.finish_and_clear();
             self.bar = self.global.progress(self.positions as u64, message, false);
         }
-        if stage == Stage::Running {
+        if phase == Phase::Running {
             self.bar.set_position(if self.logits.is_some() { 0 } else { self.prompt as u64 });
             self.file = None;
         }
