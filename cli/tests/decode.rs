@@ -311,7 +311,7 @@ fn in_persistent(gpu: &Device, name: &str, golden: &Golden, context: usize, toge
         recording.persistent.iter().any(|run| run.code.text.contains("grid_prefetch_"));
     assert!(prefetches || !is_quantised, "{said}");
     let mut executor = on_gpu(gpu, &graph);
-    // One operation of a run cannot be looked at alone.
+    // One operation of a persistent kernel cannot be looked at alone.
     let error = diff::part(&mut executor, Part::Steps(1), 0).unwrap_err();
     assert!(error.to_string().contains("--persistent off"), "{error}");
     assert!(executor.op_timer(Part::Steps(1)).is_err());

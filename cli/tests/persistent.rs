@@ -236,7 +236,7 @@ fn the_output_projection_combines_few_splits() {
         let text = &run.code.text;
         let said = format!("{arch} {matrices:?} {context}");
         assert_eq!(text.contains("m0_combined_chunk("), combines, "{said}");
-        assert_eq!(text.contains("_combine(run_place"), !combines, "{said}");
+        assert_eq!(text.contains("_combine(grid_slot"), !combines, "{said}");
         // What attention writes is bound either way; what it does not write is not.
         let attended = graph.recording.tensors.iter().position(|t| t.name == "attention").unwrap();
         let is_bound = run.bound.iter().any(|(_, to)| to.tensors == [TensorId(attended)]);

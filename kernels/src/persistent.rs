@@ -176,10 +176,10 @@ pub const ARRIVALS: &str = "grid_arrivals";
 /// Words between two counters, so that none shares a cache line.
 const STRIDE: usize = 32;
 /// Stages of the longest run, or of a layer of it: each has a word to wait with.
-pub const MOST_WAITS: usize = 63;
+pub const MAX_BARRIERS: usize = 63;
 /// Words after [`ARRIVALS`], zero at first. Persistent kernels of one grid may share them: each
 /// dispatch adds as many arrivals to a counter as there are workgroups.
-pub const ARRIVAL_WORDS: usize = STRIDE * (MOST_WAITS + 1);
+pub const ARRIVAL_WORDS: usize = STRIDE * (MAX_BARRIERS + 1);
 
 /// Index of the counter at which workgroups wait for the stages before a place. The first place has
 /// one only in a loop; word 0 records a time-out.
@@ -198,8 +198,8 @@ pub fn join(slots: &[Slot<'_>], layers: usize, grid: Grid) -> Result<Joined, Ref
     if !grid.groups.is_power_of_two() {
         return Err(fault(format!("a run of {} workgroups: no power of two", grid.groups)));
     }
-    if slots.len() > MOST_WAITS {
-        return Err(fault(format!("{} stages: at most {MOST_WAITS}", slots.len())));
+    if slots.len() > MAX_BARRIERS {
+        return Err(fault(format!("{} stages: at most {MAX_BARRIERS}", slots.len())));
     }
     // What a place does in one layer and in the next is parted by the waits of the others.
     if layers > 1 && slots.len() < 2 {
@@ -457,7 +457,7 @@ impl Whole {
         let has_wait = slot > 0 || self.layers > 1;
         let counter = counter(slot, self.slots);
         let wait = format!("{}grid_await({counter}u);", self.prefetches.call(slot));
-        let waits_inside =
+        let awaits_inside =
             has_wait && kept.iter().any(|d| d.name == AWAIT) && *groups <= grid.groups;
         let mut resets = String::new();
         let mut main = String::new();
@@ -469,7 +469,7 @@ impl Whole {
                     let _ = writeln!(self.declarations, "{text}");
                     let call = format!("{}({arguments});", names.of[d.name]);
                     let _ = writeln!(main, "    // {label}");
-                    if has_wait && !waits_inside {
+                    if has_wait && !awaits_inside {
                         let _ = writeln!(main, "    {wait}");
                     }
                     // A loop only where it goes round: others stay straight code.
@@ -481,7 +481,7 @@ impl Whole {
                         all if all == grid.groups => "{\n        let place = group;".to_owned(),
                         few => format!("if (group < {few}u) {{\n        let place = group;"),
                     };
-                    let idle = match waits_inside && *groups < grid.groups {
+                    let idle = match awaits_inside && *groups < grid.groups {
                         true => format!(" else {{ {wait} }}"),
                         false => String::new(),
                     };
@@ -493,7 +493,7 @@ impl Whole {
                     );
                 }
                 "fn" if d.name == AWAIT => {
-                    let body = if waits_inside { wait.as_str() } else { "" };
+                    let body = if awaits_inside { wait.as_str() } else { "" };
                     let _ = writeln!(self.declarations, "fn {}() {{ {body} }}", names.of[d.name]);
                 }
                 _ => {

@@ -200,15 +200,15 @@ fn a_buffer_between_stages_is_written_in_both() {
         error(&[stage(0, 1, 1)], grid(2, 64, 0)).contains("workgroups of 32 among those of 64")
     );
     assert!(error(&[stage(0, 1, 1)], grid(3, 32, 0)).contains("no power of two"));
-    let many: Vec<_> = (0..persistent::MOST_WAITS + 1).map(|_| stage(0, 1, 1)).collect();
+    let many: Vec<_> = (0..persistent::MAX_BARRIERS + 1).map(|_| stage(0, 1, 1)).collect();
     assert!(error(&many, on).contains("at most"));
     assert!(join(&many[1..], on).is_ok());
     // In a loop the first place waits as well, with a word that is there.
     let all: Vec<_> =
         many[1..].iter().map(|p| Slot { alternatives: vec![(vec![0, 1], p.clone())] }).collect();
     let last =
-        format!("grid_await({}u)", persistent::ARRIVAL_WORDS / (persistent::MOST_WAITS + 1) * 63);
-    assert_eq!(persistent::MOST_WAITS, 63);
+        format!("grid_await({}u)", persistent::ARRIVAL_WORDS / (persistent::MAX_BARRIERS + 1) * 63);
+    assert_eq!(persistent::MAX_BARRIERS, 63);
     assert!(persistent::join(&all, 2, on).unwrap().text.contains(&last));
     let one = persistent::join(&all[..1], 2, on).unwrap_err().to_string();
     assert!(one.contains("a loop over layers of one stage"), "{one}");

@@ -3,7 +3,7 @@ override KV_HEADS: u32;
 override HEAD_DIM: u32;
 override KV_SIZE: u32;
 override N_TOKENS: u32;
-override WAY: u32;
+override WINDOW_MOVE: u32;
 @group(0) @binding(0) var<storage, read> state: array<u32>;
 @group(0) @binding(1) var<storage, read_write> k_cache: array<f32>;
 @group(0) @binding(2) var<storage, read_write> v_cache: array<f32>;
@@ -15,7 +15,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let rows = head * (KV_SIZE + N_TOKENS) + KV_SIZE;
     let position = state[0];
     for (var d = i; d < HEAD_DIM; d += 32u) {
-        if (WAY == 0u) {
+        if (WINDOW_MOVE == 0u) {
             for (var j = 1u; j <= min(KV_SIZE, position); j++) {
                 let slot = (((position - j) % KV_SIZE) * KV_HEADS + head) * HEAD_DIM + d;
                 k_rows[(rows - j) * HEAD_DIM + d] = k_cache[slot];

@@ -145,7 +145,7 @@ impl Model {
                 match gpu.filter(|_| sequences == 1).map(Gpu::persistent_grid).transpose()? {
                     Some(Ok(grid)) => Some(grid),
                     Some(Err(reason)) => {
-                        tracing::info!("no runs of operations: {reason}");
+                        tracing::info!("no persistent kernels: {reason}");
                         None
                     }
                     None => None,

@@ -209,7 +209,9 @@ impl<'a> Session<'a> {
              on with a dispatch a stage, as with --persistent off, after {tokens} tokens that stand",
             gpu.adapter.name
         );
-        gpu.distrust_persistent("workgroups of a run waited in vain for others".into());
+        gpu.distrust_persistent(
+            "workgroups of a persistent kernel waited in vain for others".into(),
+        );
         self.options.persistent = Persistent::Off;
         let graph = self.model.graph(Some(gpu), &self.options)?;
         let recording = Arc::clone(&graph.recording);

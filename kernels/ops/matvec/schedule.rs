@@ -160,7 +160,7 @@ impl<P: MatVec + 'static> Schedule<P> {
     };
 
     /// schedule/pipelined.
-    pub const GATE_UP_SWEEP: Variant<P> = Variant {
+    pub const GATE_UP_PIPELINED: Variant<P> = Variant {
         constants: &|p, caps| [stacked_rows(p), sweep(p, caps)].concat(),
         as_stage: &|p, caps, grid| Some([stacked_rows(p), pipelined_stage(p, caps, grid)?].concat()),
         ..Self::PIPELINED

@@ -69,7 +69,7 @@ impl Lister<'_> {
             }
         };
         let window = KvWindow {
-            way: WindowMove::ToRows,
+            window_move: WindowMove::ToRows,
             n_tokens,
             kv_heads: c.n_kv_heads,
             head_dim: c.head_dim,
@@ -107,7 +107,7 @@ impl Lister<'_> {
         let attention_kernel = &lathe_kernels::attention_prefill::OPERATION;
         self.op(at(Some(layer), "attention"), attention_kernel, &attention, &bindings);
         if cache.sliding {
-            let window = KvWindow { way: WindowMove::ToRing, ..window };
+            let window = KvWindow { window_move: WindowMove::ToRing, ..window };
             self.op(at(Some(layer), "kv_window"), kernel, &window, &moved);
         }
     }

@@ -89,7 +89,7 @@ impl DecodeGraph {
         }
     }
 
-    /// The grid of runs of operations, as records have it; none where there are none.
+    /// The grid of persistent kernels, as records have it; none where there are none.
     pub fn persistent_grid(&self) -> Option<String> {
         self.recording.persistent.first().map(|kernel| Persistent::Of(kernel.grid).to_string())
     }

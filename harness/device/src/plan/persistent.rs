@@ -320,7 +320,7 @@ fn layers_of(recording: &Recording, grid: Grid) -> Vec<Range<usize>> {
             _ => ranges.push(i..i + 1),
         }
     }
-    ranges.retain(|range| (2..=persistent::MOST_WAITS).contains(&dispatches(recording, range)));
+    ranges.retain(|range| (2..=persistent::MAX_BARRIERS).contains(&dispatches(recording, range)));
     ranges
 }
 
@@ -342,7 +342,9 @@ fn most_layers(
         let layers = match Layers::new(recording, &left[..count], caps) {
             Ok(layers) => layers,
             Err(reason) => {
-                tracing::info!("{count} layers from {first} on are not one run: {reason}");
+                tracing::info!(
+                    "{count} layers from {first} on are not one persistent kernel: {reason}"
+                );
                 continue;
             }
         };
@@ -361,7 +363,9 @@ fn most_layers(
         match lacking.first() {
             None => return Ok((count, Some((layers.buffers, joined.buffers, code)))),
             Some(reason) => {
-                tracing::info!("{count} layers from {first} on are not one run: it {reason}");
+                tracing::info!(
+                    "{count} layers from {first} on are not one persistent kernel: it {reason}"
+                );
             }
         }
     }

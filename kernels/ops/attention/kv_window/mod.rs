@@ -6,8 +6,8 @@ use crate::declare::*;
 crate::params! {
     /// Parameters of `kv_window`.
     pub struct KvWindow {
-        way: WindowMove = choice(
-            "WAY",
+        window_move: WindowMove = choice(
+            "WINDOW_MOVE",
             "to_rows: the ring's tokens into the rows before the chunk; to_ring: the chunk's into the ring",
             &WindowMove::ALL,
         ),
@@ -27,7 +27,7 @@ impl KvWindow {
 
     /// Vectors of keys that may move, and of values.
     fn moved(&self) -> usize {
-        let tokens = match self.way {
+        let tokens = match self.window_move {
             WindowMove::ToRows => self.kv_size,
             WindowMove::ToRing => self.n_tokens,
         };
@@ -81,7 +81,7 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
     prefer: &|_| &["vec4", "naive"],
     cost: &|p, s| {
         let before = s.n_kv - 1;
-        let tokens = match p.way {
+        let tokens = match p.window_move {
             WindowMove::ToRows => before.min(p.kv_size),
             WindowMove::ToRing => s.prompt_len.saturating_sub(before).min(p.n_tokens).min(p.kv_size),
         };
@@ -92,7 +92,7 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
     tolerance: &|_, _| Tolerance::exact("a copy"),
     cases: "
         KV_HEADS=2,HEAD_DIM=32,KV_FORMAT=f16:
-            WAY=to_rows|to_ring:
+            WINDOW_MOVE=to_rows|to_ring:
                 # The first chunk, one behind half a window, behind a full one, longer than the ring,
                 # not full, and past the prompt.
                 N_TOKENS=12,KV_SIZE=8,PROMPT_LEN=12
@@ -105,7 +105,7 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
                 LAYER=gemma,N_TOKENS=16,KV_SIZE=512,KV_FORMAT=q8_0,N_KV=700,PROMPT_LEN=900
     ",
     bench: "
-        LAYER=gemma,WAY=to_rows|to_ring,N_TOKENS=1024:
+        LAYER=gemma,WINDOW_MOVE=to_rows|to_ring,N_TOKENS=1024:
             KV_SIZE=512,KV_FORMAT=f16,N_KV=1025,PROMPT_LEN=4096
     ",
 };

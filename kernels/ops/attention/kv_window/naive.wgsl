@@ -23,7 +23,7 @@ fn main(
 ) {
     let unit = window_move(group_index(workgroup, groups) * WG + lid, vector_words());
     if (!unit.any) { return; }
-    if (WAY == WINDOW_TO_ROWS) {
+    if (WINDOW_MOVE == WINDOW_TO_ROWS) {
         k_rows[unit.row] = k_cache[unit.slot];
         v_rows[unit.row] = v_cache[unit.slot];
     } else {

@@ -182,7 +182,7 @@ fn fetch_v(v: ptr<function, array<vec4<u32>, MOST_LOADS>>, r: CacheRows) {
 }
 
 // Attends to one split's slots. K, V and the queries are in registers once all loops are unrolled. Nothing
-// returns early: where code follows, such as the next stage of a run, compilers would then keep the arrays in
+// returns early: where code follows, such as the next stage of a persistent kernel, compilers would then keep the arrays in
 // memory.
 fn attend_slots(
     part: SplitPart, subgroup: u32, lane: u32, size: u32, n: u32, all: CacheRows,

@@ -107,7 +107,7 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
         // invocations; each sees its part of v once, and sums its squares then.
         // import: prologue/four_rms_or_plain, prologue/found, prologue/pipelined, rows/dense16
         // import: schedule/pipelined, epilogue/product_gated
-        Variant { name: "pipelined", ..Schedule::GATE_UP_SWEEP },
+        Variant { name: "pipelined", ..Schedule::GATE_UP_PIPELINED },
         // fused_ffn/subgroup: one subgroup an output: its gate row and its up row; dense weights.
         //
         // Idea: as workgroup, with all loads of a round issued before the first use, up to five

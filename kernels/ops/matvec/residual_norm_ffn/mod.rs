@@ -80,7 +80,7 @@ pub static OPERATION: Declaration<ResidualNormFfn> = Declaration {
         // are under way meanwhile.
         // import: prologue/joined, prologue/joined_subgroups, prologue/joined_norm, prologue/pipelined
         // import: rows/dense16, schedule/pipelined, epilogue/product_gated
-        Variant { name: "pipelined", ..Schedule::GATE_UP_SWEEP },
+        Variant { name: "pipelined", ..Schedule::GATE_UP_PIPELINED },
     ],
     prefer: &|p| match p.weight.is_dense() {
         true => &["pipelined", "workgroup", "naive"],

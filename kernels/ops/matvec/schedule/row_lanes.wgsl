@@ -10,9 +10,9 @@
 override WG: u32 = 256u;
 override LANES: u32 = 32u; // any number up to WG
 
-var<workgroup> fan_sums: array<Partial, WG>;
+var<workgroup> row_lane_sums: array<Partial, WG>;
 
-const LANE_FAN: u32 = 8u;
+const LANES_FAN_IN: u32 = 8u;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -27,15 +27,15 @@ fn main(
     let mine = row < ROWS && lid / LANES < WG / LANES;
     var sum = Partial();
     if (mine) { sum = share(row, lane, LANES); }
-    fan_sums[lid] = sum;
+    row_lane_sums[lid] = sum;
     workgroupBarrier();
-    if (mine && lane < LANE_FAN) {
-        for (var i = LANE_FAN; lane + i < LANES; i += LANE_FAN) { sum += fan_sums[lid + i]; }
-        fan_sums[lid] = sum;
+    if (mine && lane < LANES_FAN_IN) {
+        for (var i = LANES_FAN_IN; lane + i < LANES; i += LANES_FAN_IN) { sum += row_lane_sums[lid + i]; }
+        row_lane_sums[lid] = sum;
     }
     workgroupBarrier();
     if (mine && lane == 0u) {
-        for (var i = 1u; i < min(LANE_FAN, LANES); i++) { sum += fan_sums[lid + i]; }
+        for (var i = 1u; i < min(LANES_FAN_IN, LANES); i++) { sum += row_lane_sums[lid + i]; }
         store_y(Y_OFFSET + row, epilogue(sum), old_y(Y_OFFSET + row));
     }
 }

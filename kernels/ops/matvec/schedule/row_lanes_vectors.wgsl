@@ -13,9 +13,9 @@ override WG: u32 = 256u;
 override LANES: u32 = 32u;
 override SLOTS: u32 = WG * N_VECTORS;
 
-var<workgroup> fan_slots: array<f32, SLOTS>;
+var<workgroup> vector_sums_of: array<f32, SLOTS>;
 
-const VECTOR_FAN: u32 = 8u;
+const VECTORS_FAN_IN: u32 = 8u;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -38,22 +38,22 @@ fn main(
             }
         }
     }
-    for (var vector = 0u; vector < N_VECTORS; vector++) { fan_slots[vector * WG + lid] = sums[vector]; }
+    for (var vector = 0u; vector < N_VECTORS; vector++) { vector_sums_of[vector * WG + lid] = sums[vector]; }
     workgroupBarrier();
-    if (mine && lane < VECTOR_FAN) {
+    if (mine && lane < VECTORS_FAN_IN) {
         for (var vector = 0u; vector < N_VECTORS; vector++) {
             let at = vector * WG + lid;
-            var sum = fan_slots[at];
-            for (var i = VECTOR_FAN; lane + i < lanes; i += VECTOR_FAN) { sum += fan_slots[at + i]; }
-            fan_slots[at] = sum;
+            var sum = vector_sums_of[at];
+            for (var i = VECTORS_FAN_IN; lane + i < lanes; i += VECTORS_FAN_IN) { sum += vector_sums_of[at + i]; }
+            vector_sums_of[at] = sum;
         }
     }
     workgroupBarrier();
     if (mine && lane == 0u) {
         for (var vector = 0u; vector < N_VECTORS; vector++) {
             let at = vector * WG + lid;
-            var sum = fan_slots[at];
-            for (var i = 1u; i < min(VECTOR_FAN, lanes); i++) { sum += fan_slots[at + i]; }
+            var sum = vector_sums_of[at];
+            for (var i = 1u; i < min(VECTORS_FAN_IN, lanes); i++) { sum += vector_sums_of[at + i]; }
             store_y(y_at(vector, row), sum, old_y(y_at(vector, row)));
         }
     }

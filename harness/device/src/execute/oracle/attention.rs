@@ -205,7 +205,7 @@ impl Oracle for KvWindow {
         let moved = pairs.map(|(ring, rows)| {
             let (ring_values, row_values) = (inputs.f32s(ring), inputs.f32s(rows));
             let (n, position) = (self.n_tokens, position as usize);
-            let (written, values) = match self.way {
+            let (written, values) = match self.window_move {
                 WindowMove::ToRows => {
                     let mut values = row_values.to_vec();
                     to_rows(ring_values, &mut values, &shape, n, position);

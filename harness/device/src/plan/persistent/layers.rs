@@ -352,7 +352,7 @@ pub(super) fn fused_producer(recording: &Recording, op: usize) -> Option<Made<'_
         let before = i.checked_sub(1).map(|i| &recording.ops[i]);
         before.is_some_and(|before| makes(before) && before.label.layer == op.label.layer)
     };
-    // Where one layer keeps its second stage all do: as many stages each, or they are not one run.
+    // Where one layer keeps its second stage all do: as many stages each, or they are not one kernel.
     let pays = |op: &Op| (fused_producer.pays)(&op.shape, &op.plan.code.constants);
     let mut users = recording.ops.iter().enumerate().filter(|(_, op)| binds(op));
     if !users.all(|(i, op)| (makes(op) && pays(op)) || follows(i, op)) {
@@ -387,7 +387,10 @@ fn stack(
     }
     let taken = |tensor| recording.stacks.iter().any(|stack| stack.tensors.contains(tensor));
     if let Some((_, tensor)) = all.iter().find(|(_, tensor)| taken(tensor)) {
-        return Err(format!("{} lies in another run's", recording.tensors[tensor.0].name));
+        return Err(format!(
+            "{} lies in another persistent kernel's",
+            recording.tensors[tensor.0].name
+        ));
     }
     if all.iter().any(|tensor| bytes(tensor) != bytes(&first)) {
         return Err("layers have tensors of different sizes".into());
