@@ -218,7 +218,7 @@ fn the_queries_of_the_pages_answer() {
             blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect::<Vec<_>>()
         })
         .collect();
-    assert!(queries.len() >= 3, "{}", queries.len());
+    assert!(queries.len() >= 2, "{}", queries.len());
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("queries.json");
     fs::write(&input, json!(queries).to_string()).unwrap();
@@ -244,7 +244,7 @@ fn figures_of_the_results_stand_on_verified_records() {
         .skip(1)
         .map(|rest| rest.split(" -->").next().unwrap())
         .collect();
-    assert!(files.len() >= 3, "{files:?}");
+    assert!(!files.is_empty(), "{files:?}");
     for file in files {
         let record = Record::read(&root().join(file)).unwrap();
         let environment = &record.environment;
