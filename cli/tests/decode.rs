@@ -19,8 +19,7 @@ use lathe_harness::plan::persistent::Persistent;
 use lathe_harness::plan::recording::{Part, TensorId, TensorInit};
 use lathe_harness::plan::select::{Hints, parse_hints};
 use lathe_harness::plan::weights::{Bytes, WeightRows};
-use lathe_kernels::persistent::Grid;
-use lathe_kernels::{Capabilities, FloatFormat, Format, KvFormat, StateWord};
+use lathe_kernels::{Capabilities, FloatFormat, Format, Grid, KvFormat, StateWord};
 
 use crate::common::{self, Device, Golden, LONGER, nmse, observed, on_cpu, on_gpu};
 

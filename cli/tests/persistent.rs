@@ -22,8 +22,7 @@ use lathe_harness::plan::persistent::{LeftOut, Persistent, without_each_stage};
 use lathe_harness::plan::recording::{Op, Recording, TensorId};
 use lathe_harness::plan::select::parse_hints;
 use lathe_harness::plan::weights::{Bytes, WeightRows};
-use lathe_kernels::persistent::Grid;
-use lathe_kernels::{Capabilities, Format, KvFormat};
+use lathe_kernels::{Capabilities, Format, Grid, KvFormat};
 
 use crate::common::{self, Device, Fault, Faulty, GOLDENS, Golden, LONGER};
 

@@ -14,7 +14,6 @@ use crate::adapter::Capabilities;
 use crate::codes::{FloatFormat, Format, KvFormat, Order, Packing};
 use crate::layout::{KvVectors, RopeSpec};
 use crate::param::{Param, Params, Problem, Shape, ShapeError, State};
-use crate::persistent::Grid;
 
 /// A function of an operation's parameters.
 pub type Of<P, T> = &'static (dyn Fn(&P) -> T + Send + Sync);
@@ -386,6 +385,33 @@ impl<P: 'static> Stage<P> {
     /// The dispatch of a variant that has one.
     pub const fn main(grid: On<P, Constants, usize>) -> Self {
         Self { entry: "main", grid }
+    }
+}
+
+/// Workgroups that run at the same time, and their invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grid {
+    /// Workgroups: a power of two, all of which the device runs at once.
+    pub groups: u32,
+    /// Invocations of each.
+    pub invocations: u32,
+    /// Sectors of weights that each invocation brings into the device's cache at a wait, those of
+    /// the stages that come next: memory is idle then. Invocations of the first 32 poll meanwhile.
+    pub prefetch: u32,
+    /// Layers that a run may have; at least one.
+    pub layers: u32,
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.groups, self.invocations)?;
+        if self.prefetch > 0 {
+            write!(f, "+{}", self.prefetch)?;
+        }
+        match self.layers {
+            u32::MAX => Ok(()),
+            layers => write!(f, "/{layers}"),
+        }
     }
 }
 

@@ -31,7 +31,6 @@ mod declare {
     pub(crate) use crate::layout::KvVectors;
     pub(crate) use crate::len;
     pub(crate) use crate::param::*;
-    pub(crate) use crate::persistent::Grid;
     pub(crate) use crate::shared::*;
 }
 
@@ -41,7 +40,7 @@ include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 pub use adapter::{Capabilities, CooperativeMatrix, MatrixScalar};
 pub use codes::*;
 pub use descriptor::{
-    Binding, Constants, Cost, Declaration, Draw, Elem, FusedProducer, Kernel, KernelBinding,
+    Binding, Constants, Cost, Declaration, Draw, Elem, FusedProducer, Grid, Kernel, KernelBinding,
     KernelVariant, Matrix, Role, Stage, Tolerance, Variant,
 };
 pub use layout::{KvVectors, Plane, RopeSpec};

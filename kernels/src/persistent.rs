@@ -15,9 +15,9 @@ mod ahead;
 mod prefetch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
-use crate::descriptor::Constants;
+use crate::descriptor::{Constants, Grid};
 use crate::reflect::{ReflectError, Reflection};
 use crate::tokens::{Declaration, Token, declarations, tokens};
 use prefetch::Prefetches;
@@ -96,33 +96,6 @@ impl<'a> Slot<'a> {
     fn usual(&self) -> usize {
         let layers = |alternative: &usize| self.alternatives[*alternative].0.len();
         (0..self.alternatives.len()).max_by_key(layers).unwrap_or(0)
-    }
-}
-
-/// Workgroups that run at the same time, and their invocations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Grid {
-    /// Workgroups: a power of two, all of which the device runs at once.
-    pub groups: u32,
-    /// Invocations of each.
-    pub invocations: u32,
-    /// Sectors of weights that each invocation brings into the device's cache at a wait, those of
-    /// the stages that come next: memory is idle then. Invocations of the first 32 poll meanwhile.
-    pub prefetch: u32,
-    /// Layers that a run may have; at least one.
-    pub layers: u32,
-}
-
-impl fmt::Display for Grid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}", self.groups, self.invocations)?;
-        if self.prefetch > 0 {
-            write!(f, "+{}", self.prefetch)?;
-        }
-        match self.layers {
-            u32::MAX => Ok(()),
-            layers => write!(f, "/{layers}"),
-        }
     }
 }
 

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lathe_kernels::persistent::{self, Code, FusedStage, Grid, Joined, Slot};
-use lathe_kernels::{Capabilities, Constants, ReflectError, Reflection};
+use lathe_kernels::persistent::{self, Code, FusedStage, Joined, Slot};
+use lathe_kernels::{Capabilities, Constants, Grid, ReflectError, Reflection};
 
 /// A large GPU with subgroups of 32.
 fn caps() -> Capabilities {

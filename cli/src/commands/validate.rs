@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use clap::Args;
-use lathe_harness::error::{Error, Result};
+use lathe_harness::error::{Error, Result, meant};
 use lathe_harness::plan::backend_text::{self, Language, Limitation};
 use lathe_harness::plan::limits::{Profile, lacking, profiles};
-use lathe_harness::plan::target::{Target, meant};
+use lathe_harness::plan::target::Target;
 use lathe_harness::plan::user::{is_file, reflected};
 use lathe_harness::plan::{Plan, PlanError};
 use lathe_kernels::{Constants, Kernel, KernelVariant, Problem, Reflection};

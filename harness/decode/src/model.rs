@@ -22,11 +22,9 @@ use lathe_kernels::{Capabilities, Format, Kernel, Problem};
 
 use super::graph::{self, DecodeGraph};
 use super::load::Weights;
-use super::memory;
 use super::options::DecodeOptions;
-use super::session::Session;
 use lathe_device::error::{Error, Result};
-use lathe_device::gpu::{Gpu, Pipelines};
+use lathe_device::gpu::Gpu;
 use lathe_device::plan::persistent::Persistent;
 use lathe_device::plan::tuned::Store;
 use lathe_model::chat::ChatTemplate;
@@ -188,18 +186,6 @@ impl Model {
             }
         }
         Ok(problems)
-    }
-
-    /// The model on a device, ready to generate: weights uploaded, pipelines compiled. A context
-    /// longer than the model was made for is cut to that.
-    ///
-    /// # Errors
-    /// Errors of [`Model::graph`]; or the device has too little memory or refuses a pipeline.
-    pub fn session(&self, gpu: &Arc<Gpu>, mut options: DecodeOptions) -> Result<Session<'_>> {
-        options.context = options.context.min(self.config.context_length);
-        let graph = self.graph(Some(gpu), &options)?;
-        let executor = memory::load(gpu, &Pipelines::default(), &graph, &mut ())?;
-        Ok(Session::new(self, graph, Some(executor), options))
     }
 
     /// The model in llama-bench's names.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::decoder::{Decoder, GaveUp, Pace, Run, Seen, Tokens};
 use super::graph::DecodeGraph;
+use super::memory;
 use super::model::Model;
 use super::options::{DecodeOptions, Prompts, Script};
 use super::verify::{Checked, Verifier};
 use super::{Observer, Phase};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
-use lathe_device::gpu::{Pipelines, Policy};
+use lathe_device::gpu::{Gpu, Pipelines, Policy};
 use lathe_device::plan::persistent::Persistent;
 use lathe_record::AdapterSummary;
 use lathe_record::record::Verified;
@@ -31,6 +32,20 @@ pub struct Session<'a> {
 enum Executor {
     Gpu(GpuExecutor),
     Cpu(CpuExecutor),
+}
+
+impl Model {
+    /// The model on a device, ready to generate: weights uploaded, pipelines compiled. A context
+    /// longer than the model was made for is cut to that.
+    ///
+    /// # Errors
+    /// Errors of [`Model::graph`]; or the device has too little memory or refuses a pipeline.
+    pub fn session(&self, gpu: &Arc<Gpu>, mut options: DecodeOptions) -> Result<Session<'_>> {
+        options.context = options.context.min(self.config.context_length);
+        let graph = self.graph(Some(gpu), &options)?;
+        let executor = memory::load(gpu, &Pipelines::default(), &graph, &mut ())?;
+        Ok(Session::new(self, graph, Some(executor), options))
+    }
 }
 
 /// Steps that a decode looks at.

@@ -14,9 +14,13 @@ use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, context,
 };
 
-use super::file::{self, ModelError, ModelFile};
+use super::error::ModelError;
+use super::file::ModelFile;
 use super::keys::Keys;
+use super::mapped;
 use super::tokenizer::Tokenizer;
+
+pub use super::error::ChatError;
 
 /// Longest template, in bytes; public ones have up to 20,000.
 const LONGEST: u64 = 1 << 20;
@@ -36,11 +40,6 @@ const STACK: usize = 256 << 20;
 
 /// The name that errors of minijinja have for the template.
 const NAME: &str = "chat template";
-
-/// The reason why a chat template cannot be used, with its line where there is one.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ChatError(String);
 
 impl From<Error> for ChatError {
     fn from(error: Error) -> Self {
@@ -169,7 +168,7 @@ impl ChatTemplate {
                 source.ok_or_else(|| at(ChatError("`chat_template` is missing".into())))?;
             return Self::new(source, own).map_err(at);
         }
-        let source = String::from_utf8(file::read(path, LONGEST)?).map_err(|error| {
+        let source = String::from_utf8(mapped::read(path, LONGEST)?).map_err(|error| {
             at(wrong(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to())))
         })?;
         Self::new(source, tokens).map_err(at)
@@ -251,7 +250,7 @@ impl std::io::Write for Bounded {
 
 /// Template and special tokens of a `tokenizer_config.json`.
 fn read_config(path: &Path) -> Result<(Option<String>, SpecialTokens), ModelError> {
-    parse_config(&file::read(path, LONGEST_CONFIG)?).map_err(ModelError::at(path))
+    parse_config(&mapped::read(path, LONGEST_CONFIG)?).map_err(ModelError::at(path))
 }
 
 fn parse_config(bytes: &[u8]) -> Result<(Option<String>, SpecialTokens), ChatError> {

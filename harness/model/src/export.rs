@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use lathe_kernels::Format;
 
 use super::config::Config;
-use super::file::{ModelError, ModelFile};
+use super::error::ModelError;
+use super::file::ModelFile;
 use super::folder::Folder;
 use super::gguf::TensorInfo;
 use super::quantise::{decode, quantise, quantise_searched};

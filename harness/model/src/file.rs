@@ -1,113 +1,16 @@
 //! A checkpoint on disk, mapped.
 
 use std::collections::HashMap;
-use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lathe_record::files;
-use memmap2::Mmap;
-
-#[cfg(feature = "text")]
-use super::chat::ChatError;
 use super::config::Config;
-use super::fault::Fault;
+use super::error::ModelError;
 use super::folder::{self, Folder};
 use super::gguf::{Gguf, TensorInfo};
+use super::mapped::Mapped;
 #[cfg(feature = "text")]
-use super::tokenizer::{TokenizerError, Vocabulary};
-
-/// A fault in reading or writing a checkpoint. Every message begins with the path; the cause is
-/// part of the message.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {kind}", path.display())]
-pub struct ModelError {
-    /// The file or folder.
-    pub path: PathBuf,
-    /// The fault.
-    pub kind: ModelErrorKind,
-}
-
-impl ModelError {
-    /// Puts the path before the fault.
-    pub(super) fn at<E: Into<ModelErrorKind>>(path: &Path) -> impl Fn(E) -> Self + Copy {
-        move |error| Self { path: path.to_owned(), kind: error.into() }
-    }
-}
-
-/// A fault of a checkpoint's file or folder.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
-pub enum ModelErrorKind {
-    /// The file system refused to read.
-    #[error("cannot {action}: {error}")]
-    Io { action: &'static str, error: io::Error },
-    /// The contents of a file are not as they must be, or hold no model that is understood.
-    #[error(transparent)]
-    Fault(#[from] Fault),
-    /// The files of a checkpoint do not make one.
-    #[error("{0}")]
-    Folder(String),
-    /// The file holds no tokenizer that can be used.
-    #[cfg(feature = "text")]
-    #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
-    /// The file holds no chat template that can be used.
-    #[cfg(feature = "text")]
-    #[error(transparent)]
-    Chat(#[from] ChatError),
-    /// The file system refused to write.
-    #[error("cannot {action}: {error}")]
-    Output { action: &'static str, error: io::Error },
-    /// A file to be written is there already.
-    #[error("exists already and is not overwritten; remove it first")]
-    Exists,
-}
-
-impl From<String> for ModelErrorKind {
-    fn from(why: String) -> Self {
-        Self::Folder(why)
-    }
-}
-
-/// A file of a checkpoint, mapped.
-#[derive(Debug)]
-pub struct Mapped {
-    /// The path it was opened at.
-    pub path: PathBuf,
-    map: Mmap,
-}
-
-impl Mapped {
-    pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
-        let io = |action| move |error| ModelError::at(path)(ModelErrorKind::Io { action, error });
-        let file = files::open(path).map_err(io("open"))?;
-        // SAFETY: the map is read-only and lives as long as `self`. Another process that cuts the
-        // file meanwhile can end this one with SIGBUS, as for every program that maps its input;
-        // writing into it can change values under us, which every reader of the bytes tolerates
-        // because the index is owned and all ranges were checked against the mapped length.
-        let map = unsafe { Mmap::map(&file) }.map_err(io("map"))?;
-        Ok(Self { path: path.to_owned(), map })
-    }
-
-    /// The whole file.
-    pub fn bytes(&self) -> &[u8] {
-        &self.map
-    }
-
-    /// Says that a range will be read soon. A page fault fetches little; this lets the system read
-    /// all of it at once, while something else is done.
-    pub fn prefetch(&self, range: Range<usize>) {
-        #[cfg(unix)]
-        if !range.is_empty() && range.end <= self.map.len() {
-            // It is only advice.
-            let _ = self.map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
-        }
-        #[cfg(not(unix))]
-        let _ = range;
-    }
-}
+use super::vocabulary::Vocabulary;
 
 /// A checkpoint: a GGUF file, or a configuration and safetensors files. The bytes are mapped; the
 /// index over them has GGUF's names and dimensions, whatever the format.
@@ -233,12 +136,4 @@ impl ModelFile {
         let gemma = config.arch == super::Arch::Gemma3;
         if gemma && self.gguf().is_none() { 1.0 } else { 0.0 }
     }
-}
-
-/// A file's bytes, if there are at most `longest`.
-pub(super) fn read(path: &Path, longest: u64) -> Result<Vec<u8>, ModelError> {
-    files::read(path, longest).map_err(|error| {
-        let action = if error.kind() == io::ErrorKind::NotFound { "open" } else { "read" };
-        ModelError::at(path)(ModelErrorKind::Io { action, error })
-    })
 }

@@ -10,12 +10,13 @@ use serde_json::Value;
 #[cfg(feature = "text")]
 use super::config::Arch;
 use super::config::{Config, Tensors, arch_of, tied_head, token_list, unexpected};
+use super::error::ModelError;
 #[cfg(feature = "text")]
 use super::export::vocabulary;
-use super::file::{self, Mapped, ModelError};
 use super::gguf::{GgmlType, TensorInfo};
 use super::json::{self, Object};
 use super::keys::Keys;
+use super::mapped::{self, Mapped};
 use super::names::Names;
 use super::safetensors::{self, Listed};
 #[cfg(feature = "text")]
@@ -180,7 +181,7 @@ fn ggml_type(dtype: Dtype) -> Option<GgmlType> {
 }
 
 fn read_json(path: &Path) -> Result<Value, ModelError> {
-    parse_json(path, &file::read(path, MAX_JSON)?)
+    parse_json(path, &mapped::read(path, MAX_JSON)?)
 }
 
 fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, ModelError> {

@@ -14,12 +14,14 @@ pub mod chat;
 pub mod config;
 #[cfg(feature = "text")]
 pub mod export;
+mod error;
 mod fault;
 mod file;
 mod folder;
 pub mod gguf;
 mod json;
 mod keys;
+mod mapped;
 mod names;
 pub mod quantise;
 pub mod rope;
@@ -34,10 +36,12 @@ mod vocabulary;
 mod write;
 
 pub use config::{Arch, Config};
+pub use error::{ModelError, ModelErrorKind};
 pub use fault::Fault;
-pub use file::{Mapped, ModelError, ModelErrorKind, ModelFile};
+pub use file::ModelFile;
 pub use folder::config_of;
 pub use gguf::{GgmlType, Gguf, TensorInfo};
 pub use keys::{Found, Keys};
+pub use mapped::Mapped;
 pub use summary::{MetadataLine, ModelSummary, TypeSummary, describe};
 pub use write::Fallback;

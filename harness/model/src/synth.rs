@@ -16,7 +16,7 @@ use lathe_kernels::Format;
 use weights::Values;
 
 use super::config::{Arch, Config, write_shape};
-use super::file::ModelError;
+use super::error::ModelError;
 use super::gguf::writer::GgufWriter;
 use super::names::expected;
 use super::quantise::{file_types, quantise};

@@ -31,10 +31,12 @@ use tokenizers::{
     PostProcessor as _, PreTokenizer as _, Token, Tokenizer as Library,
 };
 
+use super::error::ModelError;
 use super::fault::Fault;
-use super::file::{self, ModelError};
+use super::mapped;
 use score::Scores;
 
+pub use crate::error::TokenizerError;
 pub use crate::token_type;
 pub use crate::vocabulary::Vocabulary;
 pub use stream::TextStream;
@@ -45,19 +47,6 @@ const LONGEST: u64 = 256 << 20;
 /// Longest run of white space that is split into words, in bytes. The library's regex engine gives
 /// up on a million characters and then silently makes one word of the rest of the text.
 const LONGEST_SPACE: usize = 500_000;
-
-/// A vocabulary that cannot be used, or text that cannot be encoded.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
-pub enum TokenizerError {
-    /// A fault of a vocabulary, at a metadata key or at a place in `tokenizer.json`.
-    #[error(transparent)]
-    Fault(#[from] Fault),
-    #[error("{text:?} has no token, its bytes have none, and there is no unknown token")]
-    Unencodable { text: String },
-    #[error("{found} bytes of white space in a row; at most {limit} can be split into words")]
-    Spaces { found: usize, limit: usize },
-}
 
 /// Encodes text to token ids and decodes them, by one vocabulary.
 #[derive(Debug)]
@@ -104,7 +93,7 @@ impl Tokenizer {
     /// The file cannot be read, or as for [`Tokenizer::from_json`]; the message names the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         let path = path.as_ref();
-        let bytes = file::read(path, LONGEST)?;
+        let bytes = mapped::read(path, LONGEST)?;
         Self::from_json(&bytes).map_err(ModelError::at(path))
     }
 

@@ -11,7 +11,7 @@ use lathe_kernels::Format;
 use lathe_record::files::Partial;
 use rayon::prelude::*;
 
-use super::file::{ModelError, ModelErrorKind};
+use super::error::{ModelError, ModelErrorKind};
 use super::gguf::GgmlType;
 use super::gguf::writer::GgufWriter;
 use super::quantise::fitting;

@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use lathe_kernels::persistent::Grid;
-use lathe_kernels::{Capabilities, Packing};
+use lathe_kernels::{Capabilities, Grid, Packing};
 
 use super::Selected;
 use super::step::{Listed, Node, Steps};

@@ -18,8 +18,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Bound, DeviceBuffer, Gpu, Pipeline, Pipelines, Policy};
 use crate::plan::PlannedStage;
 use crate::plan::memory::Memory;
-use crate::plan::persistent::PersistentKernel;
-use crate::plan::recording::{Op, Part, Recording, Tensor, TensorId, TensorInit};
+use crate::plan::recording::{Op, Part, PersistentKernel, Recording, Tensor, TensorId, TensorInit};
 
 pub use op_timer::{OpTimer, TimedStep};
 

@@ -1,14 +1,14 @@
 //! The device memory of tensors, in checks between guard words.
 
-use std::collections::VecDeque;
 use std::sync::{OnceLock, PoisonError};
 
 use lathe_record::rng::Rng;
 use wgpu::BufferUsages;
 
-use super::device::Gpu;
+use super::device::{Gpu, Uploads, create};
 use crate::error::Result;
-use crate::plan::memory::{UPLOAD_BYTES, UPLOADS_IN_FLIGHT, padded};
+use crate::plan::memory::{UPLOAD_BYTES, UPLOADS_IN_FLIGHT};
+use crate::plan::recording::padded;
 
 /// Fill value of guards, padding and unwritten outputs: a NaN that arithmetic does not produce.
 /// Each process draws a new one, so no kernel can know it beforehand.
@@ -23,15 +23,6 @@ const POISON_BYTES: u64 = 1 << 20;
 
 /// Bytes before and after a guarded tensor; also the alignment of its binding.
 pub const GUARD_BYTES: u64 = 256;
-
-/// Uploads in flight. Staging memory is freed when its submission ends, so the amount in flight is
-/// bounded: the device copies one upload while the host fills the next.
-#[derive(Debug, Default)]
-pub(super) struct Uploads {
-    /// Bytes written since the last submission.
-    pending: u64,
-    submitted: VecDeque<wgpu::SubmissionIndex>,
-}
 
 impl Gpu {
     /// Waits until staging memory for `bytes` more stays within its bound.
@@ -74,17 +65,6 @@ impl Gpu {
         self.note_memory();
         self.wait(Some(last))
     }
-}
-
-/// A buffer that is not mapped.
-pub(super) fn create(
-    device: &wgpu::Device,
-    label: &str,
-    size: u64,
-    usage: BufferUsages,
-) -> wgpu::Buffer {
-    let label = Some(label);
-    device.create_buffer(&wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false })
 }
 
 /// Placement of a tensor in its buffer.

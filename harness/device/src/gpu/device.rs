@@ -2,17 +2,15 @@
 //! collected and turned into [`Error`]s at the next wait. A device that the application made keeps
 //! its own callbacks; there every call that could fail is made inside an error scope.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lathe_kernels::persistent::Grid;
-use lathe_kernels::{Capabilities, CooperativeMatrix};
+use lathe_kernels::{Capabilities, CooperativeMatrix, Grid};
 use lathe_record::AdapterSummary;
 use wgpu::BufferUsages;
 
 use super::adapter;
-use super::buffers::{Uploads, create};
-use super::memory::MemoryUse;
 use crate::error::{Error, Result};
 use crate::plan::tuned::Platform;
 
@@ -53,6 +51,33 @@ impl Checks {
 struct Faults {
     uncaptured: Vec<String>,
     lost: Option<String>,
+}
+
+/// Device memory in use, at one moment or at its peak; none where the back end does not report it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes of all buffers, counted by wgpu's allocator: tensors, staging, read-backs.
+    pub allocated: Option<u64>,
+    /// Bytes as the driver counts them ([`Budget::used`](super::Budget::used)), including blocks of
+    /// up to 256 MiB that the allocator has reserved in advance.
+    pub used: Option<u64>,
+}
+
+impl MemoryUse {
+    pub(super) fn max(self, other: Self) -> Self {
+        // None is less than any count.
+        let (allocated, used) = (self.allocated, self.used);
+        Self { allocated: allocated.max(other.allocated), used: used.max(other.used) }
+    }
+}
+
+/// Uploads in flight. Staging memory is freed when its submission ends, so the amount in flight is
+/// bounded: the device copies one upload while the host fills the next.
+#[derive(Debug, Default)]
+pub(super) struct Uploads {
+    /// Bytes written since the last submission.
+    pub(super) pending: u64,
+    pub(super) submitted: VecDeque<wgpu::SubmissionIndex>,
 }
 
 /// An opened device with its queue.
@@ -337,4 +362,15 @@ impl Gpu {
         staging.unmap();
         Ok(bytes)
     }
+}
+
+/// A buffer that is not mapped.
+pub(super) fn create(
+    device: &wgpu::Device,
+    label: &str,
+    size: u64,
+    usage: BufferUsages,
+) -> wgpu::Buffer {
+    let label = Some(label);
+    device.create_buffer(&wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false })
 }

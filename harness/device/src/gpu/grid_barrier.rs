@@ -3,11 +3,9 @@
 
 use std::sync::{Arc, PoisonError};
 
-use lathe_kernels::Reflection;
-use lathe_kernels::persistent::{self, Grid};
+use lathe_kernels::{Grid, Reflection, persistent};
 
-use super::buffers::create;
-use super::device::Gpu;
+use super::device::{Gpu, create};
 use super::pipeline::Pipelines;
 use crate::error::Result;
 use crate::plan::Code;

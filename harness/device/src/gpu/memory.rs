@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use lathe_record::bytes;
 
-use super::device::Gpu;
+use super::device::{Gpu, MemoryUse};
 use crate::error::{Error, Result, TooLittleMemory};
 use crate::plan::memory::{self, Memory};
 use crate::plan::recording::Recording;
@@ -36,24 +36,6 @@ impl DeviceMemory {
     /// heap, whoever else uses it.
     pub fn free(self) -> u64 {
         self.budget.map_or(self.size, |budget| budget.bytes.saturating_sub(budget.used))
-    }
-}
-
-/// Device memory in use, at one moment or at its peak; none where the back end does not report it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryUse {
-    /// Bytes of all buffers, counted by wgpu's allocator: tensors, staging, read-backs.
-    pub allocated: Option<u64>,
-    /// Bytes as the driver counts them ([`Budget::used`]), including blocks of up to 256 MiB that
-    /// the allocator has reserved in advance.
-    pub used: Option<u64>,
-}
-
-impl MemoryUse {
-    fn max(self, other: Self) -> Self {
-        // None is less than any count.
-        let (allocated, used) = (self.allocated, self.used);
-        Self { allocated: allocated.max(other.allocated), used: used.max(other.used) }
     }
 }
 

@@ -19,8 +19,8 @@ pub const NAGA_VERSION: &str = "30.0.1";
 
 pub use adapter::{adapters, none_found};
 pub use buffers::{DeviceBuffer, GUARD_BYTES, Policy, poison};
-pub use device::{Checks, Gpu};
-pub use memory::{Budget, DeviceMemory, MemoryUse};
+pub use device::{Checks, Gpu, MemoryUse};
+pub use memory::{Budget, DeviceMemory};
 pub(crate) use pipeline::Bound;
 pub use pipeline::{Pipeline, Pipelines};
 pub use timer::Span;

@@ -10,7 +10,7 @@ use lathe_kernels::{ReflectError, persistent};
 
 use super::device::Gpu;
 use crate::error::{Error, Result};
-use crate::plan::persistent::PersistentKernel;
+use crate::plan::recording::PersistentKernel;
 use crate::plan::{Code, Plan};
 
 /// A compiled dispatch.

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use lathe_record::record::Clock;
 use wgpu::BufferUsages;
 
-use super::Gpu;
-use super::buffers::create;
+use super::device::{Gpu, create};
 use crate::error::Result;
 
 /// Maximum number of spans, two timestamps each, in a query set.

@@ -2,23 +2,17 @@
 
 use std::fmt;
 
-use lathe_kernels::layout::TENSOR_ALIGN;
 use lathe_kernels::{KvFormat, KvVectors};
 use lathe_record::bytes;
 use serde::Serialize;
 
-use super::recording::{Op, Recording, TensorId, TensorInit};
+use super::recording::{Op, Recording, TensorId, TensorInit, padded};
 
 /// Bytes of one upload, and of the staging memory it takes.
 pub const UPLOAD_BYTES: u64 = 16 << 20;
 
 /// Maximum number of uploads in flight while the next one is filled.
 pub const UPLOADS_IN_FLIGHT: u64 = 2;
-
-/// Bytes that a tensor occupies on a device: whole vectors, at least one.
-pub fn padded(bytes: u64) -> u64 {
-    bytes.max(1).next_multiple_of(TENSOR_ALIGN as u64)
-}
 
 /// Bytes of device memory by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

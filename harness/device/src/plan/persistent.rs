@@ -10,12 +10,11 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lathe_kernels::persistent::{self, Grid};
-use lathe_kernels::{Capabilities, ReflectError, Reflection};
+use lathe_kernels::persistent;
+use lathe_kernels::{Capabilities, Grid, ReflectError, Reflection};
 use layers::Layers;
 
-use crate::plan::memory::padded;
-use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
+use crate::plan::recording::{Op, PersistentKernel, Recording, Stack, TensorId, TensorInit};
 use crate::plan::{Code, limits};
 
 /// Maximum number of sectors that an invocation may prefetch at a grid barrier: each is a line of
@@ -88,68 +87,6 @@ impl fmt::Display for Persistent {
             Persistent::Of(grid) => write!(f, "{grid}"),
             Persistent::Assumed(grid) => write!(f, "auto:{grid}"),
         }
-    }
-}
-
-/// A persistent kernel: consecutive operations of a step in one dispatch.
-#[derive(Clone, Debug)]
-pub struct PersistentKernel {
-    /// Range of its operations in the step.
-    pub ops: Range<usize>,
-    /// Number of layers it covers.
-    pub layers: usize,
-    /// Number of dispatches it replaces.
-    pub stages: usize,
-    /// Its workgroups.
-    pub grid: Grid,
-    /// Its code, without overrides. Equal kernels share it.
-    pub code: Arc<Code>,
-    /// Target of each variable.
-    pub bound: Vec<(String, Stack)>,
-    /// The counters of its grid barrier.
-    pub arrivals: TensorId,
-}
-
-impl PersistentKernel {
-    /// Target of a variable. Panics if it has none: every variable of a text is bound.
-    pub fn bound(&self, variable: &str) -> &Stack {
-        let found = self.bound.iter().find(|(name, _)| name == variable);
-        found.map_or_else(|| panic!("nothing bound to {variable}"), |(_, bound)| bound)
-    }
-}
-
-/// A tensor, or tensors of consecutive layers in one buffer, which a persistent kernel indexes by
-/// layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stack {
-    /// The tensors in the order of the layers, all of one length.
-    pub tensors: Vec<TensorId>,
-    /// Bytes from one tensor to the next.
-    pub stride: u64,
-}
-
-/// Alignment of the tensors of a stack, at which any adapter can bind them.
-const STACK_ALIGN: u64 = 256;
-
-impl Stack {
-    /// A tensor in a buffer of its own.
-    fn one(tensor: TensorId) -> Self {
-        Self { tensors: vec![tensor], stride: 0 }
-    }
-
-    /// Returns true if tensors share the buffer.
-    pub fn is_shared(&self) -> bool {
-        self.tensors.len() > 1
-    }
-
-    /// A stack of tensors of `bytes` bytes each.
-    fn new(tensors: Vec<TensorId>, bytes: u64) -> Self {
-        Self { tensors, stride: padded(bytes).next_multiple_of(STACK_ALIGN) }
-    }
-
-    /// Bytes of all its tensors.
-    pub fn bytes(&self) -> u64 {
-        self.stride * self.tensors.len() as u64
     }
 }
 

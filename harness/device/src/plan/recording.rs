@@ -4,17 +4,18 @@
 //! CPU executor, the profiler and `lathe diff` all walk the same list.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
+use lathe_kernels::layout::TENSOR_ALIGN;
 use lathe_kernels::{
-    Elem, FloatFormat, Kernel, KvVectors, Packing, Problem, Role, RopeSpec, Shape, State,
+    Elem, FloatFormat, Grid, Kernel, KvVectors, Packing, Problem, Role, RopeSpec, Shape, State,
 };
 
 use crate::error::{Error, Result};
-use crate::plan::Plan;
 use crate::plan::layout::{KvOrder, PartLayout, WeightPart};
-use crate::plan::persistent::{PersistentKernel, Stack};
 use crate::plan::weights::WeightRows;
+use crate::plan::{Code, Plan};
 
 /// A tensor of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,6 +88,11 @@ impl TensorInit {
             _ => FloatFormat::F32.decode(bytes, bytes.len() / 4),
         }
     }
+}
+
+/// Bytes that a tensor occupies on a device: whole vectors, at least one.
+pub fn padded(bytes: u64) -> u64 {
+    bytes.max(1).next_multiple_of(TENSOR_ALIGN as u64)
 }
 
 /// A tensor with its name for errors and reports.
@@ -191,6 +197,68 @@ impl Part {
             Part::Steps(steps) => steps,
             Part::Chunk(_) | Part::Tail => 1,
         }
+    }
+}
+
+/// A persistent kernel: consecutive operations of a step in one dispatch.
+#[derive(Clone, Debug)]
+pub struct PersistentKernel {
+    /// Range of its operations in the step.
+    pub ops: Range<usize>,
+    /// Number of layers it covers.
+    pub layers: usize,
+    /// Number of dispatches it replaces.
+    pub stages: usize,
+    /// Its workgroups.
+    pub grid: Grid,
+    /// Its code, without overrides. Equal kernels share it.
+    pub code: Arc<Code>,
+    /// Target of each variable.
+    pub bound: Vec<(String, Stack)>,
+    /// The counters of its grid barrier.
+    pub arrivals: TensorId,
+}
+
+impl PersistentKernel {
+    /// Target of a variable. Panics if it has none: every variable of a text is bound.
+    pub fn bound(&self, variable: &str) -> &Stack {
+        let found = self.bound.iter().find(|(name, _)| name == variable);
+        found.map_or_else(|| panic!("nothing bound to {variable}"), |(_, bound)| bound)
+    }
+}
+
+/// A tensor, or tensors of consecutive layers in one buffer, which a persistent kernel indexes by
+/// layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// The tensors in the order of the layers, all of one length.
+    pub tensors: Vec<TensorId>,
+    /// Bytes from one tensor to the next.
+    pub stride: u64,
+}
+
+/// Alignment of the tensors of a stack, at which any adapter can bind them.
+const STACK_ALIGN: u64 = 256;
+
+impl Stack {
+    /// A tensor in a buffer of its own.
+    pub(super) fn one(tensor: TensorId) -> Self {
+        Self { tensors: vec![tensor], stride: 0 }
+    }
+
+    /// Returns true if tensors share the buffer.
+    pub fn is_shared(&self) -> bool {
+        self.tensors.len() > 1
+    }
+
+    /// A stack of tensors of `bytes` bytes each.
+    pub(super) fn new(tensors: Vec<TensorId>, bytes: u64) -> Self {
+        Self { tensors, stride: padded(bytes).next_multiple_of(STACK_ALIGN) }
+    }
+
+    /// Bytes of all its tensors.
+    pub fn bytes(&self) -> u64 {
+        self.stride * self.tensors.len() as u64
     }
 }
 

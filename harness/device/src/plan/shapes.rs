@@ -10,8 +10,7 @@
 use lathe_kernels::{Capabilities, Kernel, Param, Problem, ShapeError};
 
 use super::Subject;
-use super::target::meant;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, meant};
 
 /// Maximum number of values or shapes of one text: catches a range that was not intended before it
 /// runs for days.

@@ -6,7 +6,7 @@ use lathe_kernels::{Capabilities, Kernel, KernelVariant, Problem};
 
 use super::user::is_file;
 use super::{PlanError, Subject, shapes};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, meant};
 
 /// Variants of one kernel, or the one that a file replaces.
 #[derive(Clone, Debug)]
@@ -102,31 +102,4 @@ fn variant_named(kernel: &'static Kernel, name: &str) -> Result<&'static KernelV
         let meant = meant(name, &known);
         Error::Usage(format!("kernel {} has no variant `{name}`; {meant}", kernel.name))
     })
-}
-
-/// Proposes known names similar to a mistyped one, or lists all known names.
-pub fn meant(name: &str, known: &[&str]) -> String {
-    /// Least similarity, from 0 to 1, at which a known name is proposed.
-    const ALIKE: f64 = 0.75;
-    let alike = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
-    let mut near: Vec<_> = known.iter().filter(|known| alike(known) >= ALIKE).collect();
-    near.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
-    let near: Vec<_> = near.iter().take(3).map(|name| format!("`{name}`")).collect();
-    match near.is_empty() {
-        false => format!("did you mean {}?", near.join(" or ")),
-        true => format!("there are {}", known.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::meant;
-
-    #[test]
-    fn a_name_that_is_near_is_offered_and_others_are_listed() {
-        let known = ["gemv", "gemv_q", "rope"];
-        assert_eq!(meant("gemmv", &known), "did you mean `gemv`?");
-        assert_eq!(meant("gemvq", &known), "did you mean `gemv_q` or `gemv`?");
-        assert_eq!(meant("softmax", &known), "there are gemv, gemv_q, rope");
-    }
 }

@@ -2,7 +2,8 @@
 
 use super::ExportSpec;
 use crate::config::{Config, END_KEYS, write_shape};
-use crate::file::{ModelError, ModelFile};
+use crate::error::ModelError;
+use crate::file::ModelFile;
 use crate::gguf::writer::GgufWriter;
 use crate::quantise::file_types;
 use crate::tokenizer::{Tokenizer, Vocabulary};

@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
-use lathe_kernels::persistent::{self, Code, FusedStage, Grid, Joined, Slot, Stacked};
-use lathe_kernels::{Capabilities, ReflectError};
+use lathe_kernels::persistent::{self, Code, FusedStage, Joined, Slot, Stacked};
+use lathe_kernels::{Capabilities, Grid, ReflectError};
 
-use super::Stack;
-use crate::plan::recording::{Op, Recording, TensorId, TensorInit};
+use crate::plan::recording::{Op, Recording, Stack, TensorId, TensorInit};
 
 /// Maximum number of alternatives of a slot: the code of each is part of the kernel.
 const MAX_ALTERNATIVES: usize = 3;
