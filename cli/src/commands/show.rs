@@ -18,18 +18,18 @@ use crate::{args, out};
 
 #[derive(Debug, Args)]
 pub(crate) struct Opts {
-    /// KERNEL/VARIANT; or `run`, for the operations of layers as one dispatch
+    /// KERNEL/VARIANT; or `persistent`, for the operations of layers as one dispatch
     target: String,
-    /// With `run`, the model whose layer it is
+    /// With `persistent`, the model whose layer it is
     #[arg(short, long, value_name = "PATH")]
     model: Option<PathBuf>,
-    /// With `run`, a layer that it has
+    /// With `persistent`, a layer that it has
     #[arg(long, value_name = "N", default_value_t = 0)]
     layer: usize,
-    /// With `run`, positions of the KV cache
+    /// With `persistent`, positions of the KV cache
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = args::count)]
     context: usize,
-    /// With `run`, its workgroups
+    /// With `persistent`, its workgroups
     #[arg(long, value_name = "GRID", default_value = "128x256")]
     persistent: Persistent,
     /// Apply the overrides of a shape, such as K=1152,N=6912, and show each stage by itself
@@ -58,7 +58,7 @@ fn language() -> impl TypedValueParser<Value = Language> {
 }
 
 pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    if opts.target == "run" {
+    if opts.target == "persistent" {
         let text = persistent_of_layer(opts)?;
         match global.json {
             true => out::json(&serde_json::json!({

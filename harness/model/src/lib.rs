@@ -12,9 +12,9 @@
 #[cfg(feature = "text")]
 pub mod chat;
 pub mod config;
+mod error;
 #[cfg(feature = "text")]
 pub mod export;
-mod error;
 mod fault;
 mod file;
 mod folder;

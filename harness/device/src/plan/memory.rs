@@ -54,7 +54,8 @@ impl Memory {
         let mut memory = Self::default();
         let mut filled = 0;
         let tensors = recording.tensors.iter().enumerate();
-        for (i, tensor) in tensors.filter(|(i, _)| own(TensorId(*i))) {
+        let allocated = tensors.filter(|(_, tensor)| !tensor.content.is_unused());
+        for (i, tensor) in allocated.filter(|(i, _)| own(TensorId(*i))) {
             let bytes = padded(tensor.content.device_bytes());
             let part = match &tensor.content {
                 _ if chunks[i] && !step[i] && is_worked_on(&tensor.content) => &mut memory.prompt,

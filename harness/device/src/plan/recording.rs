@@ -60,6 +60,11 @@ pub enum TensorInit {
 }
 
 impl TensorInit {
+    /// Returns true for the tensor of an alternative that was not chosen: it has no memory.
+    pub fn is_unused(&self) -> bool {
+        matches!(self, TensorInit::Words(0))
+    }
+
     /// Bytes on the device, before padding to whole vectors.
     pub fn device_bytes(&self) -> u64 {
         let bytes = match self {
