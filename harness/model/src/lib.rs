@@ -39,5 +39,6 @@ pub use file::{Mapped, ModelError, ModelErrorKind, ModelFile};
 pub use folder::config_of;
 pub use gguf::{GgmlType, Gguf, TensorInfo};
 pub use keys::{Found, Keys};
+pub use rope::RopeScaling;
 pub use summary::{MetadataLine, ModelSummary, TypeSummary, describe};
 pub use write::Fallback;

@@ -11,6 +11,7 @@ use crate::fault::Fault;
 use crate::gguf::Gguf;
 use crate::gguf::writer::GgufWriter;
 use crate::keys::{Found, Keys};
+use crate::rope::{RopeScaling, YarnRope};
 
 /// Tokens other than the EOS that end a turn or a message.
 pub(crate) const END_KEYS: [&str; 2] =
@@ -29,11 +30,16 @@ impl Config {
             let why = "this is one shard of a split file; merge the shards into one file first";
             return Err(keys.refused("split.count", why));
         }
-        rope_scaling(&keys)?;
-        window(&keys)?;
+        let bases = rope_bases(&keys, arch)?;
+        let rope_scaling = rope_scaling(&keys, bases[0])?;
+        let period = period(&keys)?;
         let own_names = |name: &str| name.to_owned();
         let tensors = Tensors::new(&gguf.tensors, &own_names);
-        let mut config = Self::of_keys(&keys, arch, &tensors, rope_bases(&keys, arch)?)?;
+        let mut config = Self::of_keys(&keys, arch, &tensors, bases)?;
+        (config.rope_scaling, config.global_period) = (rope_scaling, period);
+        if arch != Arch::Gemma3 {
+            config.window = window(&keys, config.context_length)?;
+        }
         if arch == Arch::Llama {
             config.rope_style = RopeStyle::Interleaved;
             config.rope_freqs = gguf.tensor("rope_freqs.weight").is_some();
@@ -81,8 +87,12 @@ pub(crate) fn write_shape(writer: &mut GgufWriter, config: &Config) {
     }
     writer.add(&full(EPS[0]), &config.rms_eps);
     writer.add(&full(BASE[0]), &config.rope_base);
+    write_scaling(writer, config);
     if let Some(window) = config.window {
         writer.add(&full(WINDOW[0]), &size(window));
+    }
+    if let Some(period) = config.global_period.filter(|period| *period != GEMMA3_PERIOD) {
+        writer.add(&full(PATTERN), &size(period));
     }
     if config.arch == Arch::Llama {
         writer.add(&full("rope.dimension_count"), &size(config.head_dim));
@@ -112,10 +122,6 @@ impl<'a> Metadata<'a> {
         let full = ["tokenizer.", "split."].iter().any(|head| key.starts_with(head));
         if full { key.to_owned() } else { format!("{}.{key}", self.arch) }
     }
-
-    fn integer(&self, key: &str) -> Option<i128> {
-        self.gguf.metadata.get(&self.full(key))?.as_integer()
-    }
 }
 
 impl Keys for Metadata<'_> {
@@ -134,33 +140,112 @@ impl Keys for Metadata<'_> {
     }
 }
 
-/// Refuses scaled rope. The scaling of Llama 3 is no metadata: it lies in `rope_freqs.weight`.
-fn rope_scaling(keys: &Metadata<'_>) -> Result<(), Fault> {
-    let (kind, factor) = ("rope.scaling.type", "rope.scaling.factor");
-    match keys.text(kind)? {
+const ROPE_TYPE: &str = "rope.scaling.type";
+const ROPE_FACTOR: &str = "rope.scaling.factor";
+const ROPE_CONTEXT: &str = "rope.scaling.original_context_length";
+const ATTENTION_FACTOR: &str = "rope.scaling.attn_factor";
+const BETAS: [&str; 2] = ["rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"];
+
+/// Scaling of rope. That of Llama 3 is no metadata: it lies in `rope_freqs.weight`.
+fn rope_scaling(keys: &Metadata<'_>, base: f64) -> Result<Option<RopeScaling>, Fault> {
+    // Files of before have the factor under another key.
+    let old = "rope.scale_linear";
+    let key = if keys.find(ROPE_FACTOR).is_some() { ROPE_FACTOR } else { old };
+    let factor = match keys.f64(key)? {
+        None | Some(0.0 | 1.0) => None,
+        Some(_) => keys.optional_positive(key)?,
+    };
+    let kind = keys.text(ROPE_TYPE)?.unwrap_or("linear");
+    let is_yarn = kind == "yarn";
+    for (key, neutral) in [
+        ("rope.scaling.yarn_ext_factor", f64::from(u8::from(is_yarn))),
+        ("rope.scaling.yarn_attn_factor", 1.0),
+        ("rope.scaling.yarn_log_multiplier", 0.0),
+    ] {
+        // Below zero counts as not given.
+        if keys.f64(key)?.is_some_and(|v| v >= 0.0 && v != neutral) {
+            let why = format!("with {kind} scaling of rope only {neutral} is implemented");
+            return Err(keys.refused(key, why));
+        }
+    }
+    let mut attention_factor = keys.f64(ATTENTION_FACTOR)?.filter(|v| *v != 0.0).unwrap_or(1.0);
+    let scaling = match kind {
         // The factor has no effect then.
-        Some("none") => Ok(()),
-        None | Some("linear") => match keys.f64(factor)? {
-            None | Some(0.0 | 1.0) => Ok(()),
-            Some(_) => Err(keys.refused(factor, "linear rope scaling is not implemented")),
-        },
-        Some(_) => Err(keys.refused(kind, "this rope scaling is not implemented")),
+        "none" => None,
+        "linear" => factor.map(|factor| RopeScaling::Linear { factor }),
+        "yarn" if keys.arch != Arch::Gemma3 => {
+            let factor = factor.unwrap_or(1.0);
+            let original = keys.optional_size(ROPE_CONTEXT)?;
+            let [fast, slow] = YarnRope::BETAS;
+            let yarn = YarnRope {
+                factor,
+                original_context: original.map_or_else(|| keys.size(CONTEXT[0]), Ok)? as f64,
+                beta_fast: keys.optional_positive(BETAS[0])?.unwrap_or(fast),
+                beta_slow: keys.optional_positive(BETAS[1])?.unwrap_or(slow),
+                attention_factor: attention_factor * YarnRope::mscale(factor, 1.0),
+            };
+            yarn.check(base).map_err(|why| keys.refused(ROPE_TYPE, why))?;
+            attention_factor = 1.0;
+            Some(RopeScaling::Yarn(yarn))
+        }
+        _ => return Err(keys.refused(ROPE_TYPE, "this rope scaling is not implemented")),
+    };
+    if attention_factor != 1.0 {
+        let why = format!("it is not implemented with {kind} scaling of rope");
+        return Err(keys.refused(ATTENTION_FACTOR, why));
+    }
+    Ok(scaling)
+}
+
+/// Adds the keys of a scaling; that of Llama 3 is a tensor.
+fn write_scaling(writer: &mut GgufWriter, config: &Config) {
+    let full = |key: &str| format!("{}.{key}", config.arch);
+    let mut factor = |kind: &str, factor: f64| {
+        writer.add(&full(ROPE_TYPE), kind);
+        writer.add(&full(ROPE_FACTOR), &(factor as f32));
+    };
+    match config.rope_scaling {
+        None | Some(RopeScaling::Llama3(_)) => {}
+        Some(RopeScaling::Linear { factor: by }) => factor("linear", by),
+        Some(RopeScaling::Yarn(yarn)) => {
+            factor("yarn", yarn.factor);
+            writer.add(&full(ROPE_CONTEXT), &(yarn.original_context as u32));
+            // Readers multiply by what grows with the factor.
+            let own = (yarn.attention_factor / YarnRope::mscale(yarn.factor, 1.0)) as f32;
+            let betas = [yarn.beta_fast, yarn.beta_slow];
+            let keys = [ATTENTION_FACTOR, BETAS[0], BETAS[1]];
+            let given = [own, betas[0] as f32, betas[1] as f32];
+            let [fast, slow] = YarnRope::BETAS;
+            let usual = [1.0, fast as f32, slow as f32];
+            for ((key, given), usual) in keys.iter().zip(given).zip(usual) {
+                if given != usual {
+                    writer.add(&full(key), &given);
+                }
+            }
+        }
     }
 }
 
-fn window(keys: &Metadata<'_>) -> Result<(), Fault> {
-    let (key, gemma) = ("attention.sliding_window_pattern", keys.arch == Arch::Gemma3);
-    let fits = gemma && keys.integer(key) == Some(GEMMA3_PERIOD as i128);
-    if keys.find(key).is_some() && !fits {
-        let why = format!("only Gemma 3's pattern, every {GEMMA3_PERIOD}th layer, is implemented");
-        return Err(keys.refused(key, why));
-    }
-    // A window no shorter than the context hides nothing.
-    let window = keys.u32(WINDOW[0])?.unwrap_or(0);
-    let context = keys.integer(CONTEXT[0]).unwrap_or(0);
-    if !gemma && window != 0 && i128::from(window) < context {
+/// The window of all layers, as Mistral has it. One no shorter than the context hides nothing.
+fn window(keys: &Metadata<'_>, context: usize) -> Result<Option<usize>, Fault> {
+    let window = keys.u32(WINDOW[0])?.map(|window| window as usize);
+    let window = window.filter(|window| (1..context).contains(window));
+    if window.is_some() && keys.arch != Arch::Llama {
         let why = format!("a window is not implemented for {}", keys.arch);
         return Err(keys.refused(WINDOW[0], why));
     }
-    Ok(())
+    Ok(window)
+}
+
+const PATTERN: &str = "attention.sliding_window_pattern";
+
+/// Layers from one global layer of Gemma to the next; all layers of others have the same window.
+fn period(keys: &Metadata<'_>) -> Result<Option<usize>, Fault> {
+    if keys.arch == Arch::Gemma3 {
+        return Ok(Some(keys.optional_size(PATTERN)?.unwrap_or(GEMMA3_PERIOD)));
+    }
+    match keys.find(PATTERN) {
+        None => Ok(None),
+        Some(_) => Err(keys.refused(PATTERN, format!("{} has no pattern of windows", keys.arch))),
+    }
 }
