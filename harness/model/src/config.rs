@@ -23,7 +23,7 @@ use super::rope::RopeScaling;
 pub(super) use gguf::END_KEYS;
 pub(super) use gguf::write_shape;
 pub(super) use huggingface::{arch_of, tied_head, token_list};
-pub(super) use tensors::{Tensors, unexpected};
+pub(super) use tensors::{ROPE_FREQS, Tensors, divisors, unexpected};
 
 /// The architectures that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]

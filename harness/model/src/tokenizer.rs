@@ -31,7 +31,7 @@ use tokenizers::{
 };
 
 use super::fault::Fault;
-use super::file::{self, ModelError};
+use super::file::{self, ModelError, ModelFile};
 use score::Scores;
 
 pub use crate::token_type;
@@ -103,6 +103,19 @@ impl Tokenizer {
         let path = path.as_ref();
         let bytes = file::read(path, LONGEST)?;
         Self::from_json(&bytes).map_err(ModelError::at(path))
+    }
+
+    /// The tokenizer of a checkpoint, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// It is not understood; the message names the file.
+    pub fn of_model(file: &ModelFile) -> Result<Option<Self>, ModelError> {
+        if let Some(path) = file.tokenizer_json() {
+            return Self::open(path).map(Some);
+        }
+        let made = file.vocabulary()?.map(Self::new).transpose();
+        made.map_err(ModelError::at(&file.path))
     }
 
     /// The tokenizer of the bytes of a `tokenizer.json`. Its ids are those of the `tokenizers`

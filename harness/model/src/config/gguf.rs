@@ -5,13 +5,14 @@ use lathe_kernels::RopeStyle;
 use super::tensors::{self, Tensors};
 use super::{
     Arch, BASE, CONTEXT, Config, EPS, FFN, GEMMA3_PERIOD, HEAD_DIM, HEADS, HIDDEN, KV_HEADS,
-    LAYERS, VOCAB, WINDOW, rope_bases,
+    LAYERS, LOCAL_BASE, REFUSED, VOCAB, WINDOW, rope_bases,
 };
 use crate::fault::Fault;
-use crate::gguf::Gguf;
 use crate::gguf::writer::GgufWriter;
+use crate::gguf::{Gguf, Value};
 use crate::keys::{Found, Keys};
 use crate::rope::{RopeScaling, YarnRope};
+use crate::token_type::CONTROL;
 
 /// Tokens other than the EOS that end a turn or a message.
 pub(crate) const END_KEYS: [&str; 2] =
@@ -26,13 +27,15 @@ impl Config {
     pub fn from_gguf(gguf: &Gguf, bytes: &[u8]) -> Result<Self, Fault> {
         let keys = Metadata::of(gguf)?;
         let arch = keys.arch;
-        if keys.u32("split.count")?.is_some_and(|n| n > 1) {
-            let why = "this is one shard of a split file; merge the shards into one file first";
+        let parts = 1 + gguf.tensors.iter().map(|tensor| tensor.file).max().unwrap_or(0);
+        if keys.u32("split.count")?.is_some_and(|n| n > 1 && n as usize != parts) {
+            let why = "this is one shard of a split file; open it by its path beside the others";
             return Err(keys.refused("split.count", why));
         }
         let bases = rope_bases(&keys, arch)?;
         let rope_scaling = rope_scaling(&keys, bases[0])?;
-        let period = period(&keys)?;
+        let period = period(&keys, bytes)?;
+        known(&keys)?;
         let own_names = |name: &str| name.to_owned();
         let tensors = Tensors::new(&gguf.tensors, &own_names);
         let mut config = Self::of_keys(&keys, arch, &tensors, bases)?;
@@ -62,10 +65,94 @@ impl Config {
         for key in END_KEYS {
             end_tokens.extend(token(key)?.filter(|id| !end_tokens.contains(id)));
         }
+        spelled_ends(gguf, bytes, &mut end_tokens);
         config = Self { bos, eos, end_tokens, ..config };
         tensors::check(&config, &tensors, bytes)?;
         Ok(config)
     }
+}
+
+/// Spellings of tokens that end a text or a turn, as llama.cpp knows them (`src/llama-vocab.cpp`):
+/// files often name only one of them by its id.
+#[rustfmt::skip]
+const ENDS: [&str; 35] = [
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
+    "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
+    "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
+    "<｜end▁of▁sentence｜>", "[e~[",
+    // The end of a filled gap, of a file and of a repository.
+    "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]", "<|fim_repo|>", "<|repo_name|>",
+    "<fim-repo>", "<fim_repo>", "<REPO>", "<reponame>", "<|file_sep|>", "<file_sep>",
+];
+
+/// Adds the tokens that end a text by their spelling. `</s>` must be a control token: elsewhere it
+/// is HTML. `<|end|>` ends a part of an answer where `<|return|>` or `<|flush|>` ends the whole.
+fn spelled_ends(gguf: &Gguf, bytes: &[u8], ends: &mut Vec<u32>) {
+    // The tokenizer says why a faulty list cannot be read.
+    let read = |key| gguf.strings(key, bytes).ok().flatten().unwrap_or_default();
+    let tokens = read("tokenizer.ggml.tokens");
+    let types = gguf.integers("tokenizer.ggml.token_type", bytes).ok().flatten();
+    let has = |spelling: &str| tokens.iter().any(|token| token == spelling);
+    let parts = has("<|return|>") && has("<|call|>") || has("<|flush|>") && has("<|calls|>");
+    for (id, token) in (0..).zip(&tokens).filter(|(_, token)| ENDS.contains(&token.as_str())) {
+        let ty = types.as_ref().and_then(|types| types.get(id as usize));
+        let ends_text = match token.as_str() {
+            "</s>" => ty == Some(&CONTROL),
+            "<|end|>" => !parts,
+            _ => true,
+        };
+        if ends_text && !ends.contains(&id) {
+            ends.push(id);
+        }
+    }
+}
+
+/// Keys of a shape that are read outside the table of refused settings.
+const READ: [&str; 24] = [
+    LAYERS[0],
+    HIDDEN[0],
+    FFN[0],
+    HEADS[0],
+    KV_HEADS[0],
+    HEAD_DIM[0],
+    CONTEXT[0],
+    EPS[0],
+    WINDOW[0],
+    VOCAB[0],
+    BASE[0],
+    LOCAL_BASE[0],
+    PATTERN,
+    ROPE_TYPE,
+    ROPE_FACTOR,
+    OLD_FACTOR,
+    ROPE_CONTEXT,
+    ATTENTION_FACTOR,
+    BETAS[0],
+    BETAS[1],
+    "rope.scaling.yarn_ext_factor",
+    "rope.scaling.yarn_attn_factor",
+    "rope.scaling.yarn_log_multiplier",
+    // Says how a file was trained, and that its scaling belongs to it.
+    "rope.scaling.finetuned",
+];
+
+/// Keys that change no result: the order of data in files of before GGUF's second version, and
+/// settings of embeddings and of parts that are no text model.
+const NEUTRAL: [&str; 2] = ["tensor_data_layout", "pooling_type"];
+
+/// Refuses settings of the architecture that are not known: any may change the result.
+fn known(keys: &Metadata<'_>) -> Result<(), Fault> {
+    let prefix = format!("{}.", keys.arch);
+    for (full, _) in keys.gguf.metadata.iter() {
+        let Some(key) = full.strip_prefix(&prefix) else { continue };
+        let refused = REFUSED.iter().any(|(known, ..)| known[0] == key);
+        if !(refused || READ.contains(&key) || NEUTRAL.contains(&key)) {
+            let why =
+                format!("{} has no such setting here, and it may change the result", keys.arch);
+            return Err(keys.refused(key, why));
+        }
+    }
+    Ok(())
 }
 
 /// Adds the keys of a shape.
@@ -142,6 +229,7 @@ impl Keys for Metadata<'_> {
 
 const ROPE_TYPE: &str = "rope.scaling.type";
 const ROPE_FACTOR: &str = "rope.scaling.factor";
+const OLD_FACTOR: &str = "rope.scale_linear";
 const ROPE_CONTEXT: &str = "rope.scaling.original_context_length";
 const ATTENTION_FACTOR: &str = "rope.scaling.attn_factor";
 const BETAS: [&str; 2] = ["rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"];
@@ -149,8 +237,18 @@ const BETAS: [&str; 2] = ["rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta
 /// Scaling of rope. That of Llama 3 is no metadata: it lies in `rope_freqs.weight`.
 fn rope_scaling(keys: &Metadata<'_>, base: f64) -> Result<Option<RopeScaling>, Fault> {
     // Files of before have the factor under another key.
-    let old = "rope.scale_linear";
-    let key = if keys.find(ROPE_FACTOR).is_some() { ROPE_FACTOR } else { old };
+    let factors = [ROPE_FACTOR, OLD_FACTOR].map(|key| keys.f64(key));
+    let [new, old] = factors;
+    let (new, old) = (new?, old?);
+    if old.is_some_and(|old| old != 0.0 && new.is_some_and(|new| new != old)) {
+        return Err(keys.refused(OLD_FACTOR, format!("it contradicts `{ROPE_FACTOR}`")));
+    }
+    let scaled = |kind| kind == "linear" || kind == "yarn" && keys.arch != Arch::Gemma3;
+    if new.or(old).is_none() && keys.text(ROPE_TYPE)?.is_some_and(scaled) {
+        let why = format!("there is no `{ROPE_FACTOR}` to scale by");
+        return Err(keys.refused(ROPE_TYPE, why));
+    }
+    let key = if new.is_some() { ROPE_FACTOR } else { OLD_FACTOR };
     let factor = match keys.f64(key)? {
         None | Some(0.0 | 1.0) => None,
         Some(_) => keys.optional_positive(key)?,
@@ -240,7 +338,24 @@ fn window(keys: &Metadata<'_>, context: usize) -> Result<Option<usize>, Fault> {
 const PATTERN: &str = "attention.sliding_window_pattern";
 
 /// Layers from one global layer of Gemma to the next; all layers of others have the same window.
-fn period(keys: &Metadata<'_>) -> Result<Option<usize>, Fault> {
+fn period(keys: &Metadata<'_>, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    let full = keys.full(PATTERN);
+    if keys.arch == Arch::Gemma3 && matches!(keys.gguf.metadata.get(&full), Some(Value::Array(_))) {
+        let windows = keys.gguf.switches(&full, bytes)?.unwrap_or_default();
+        let layers = keys.size(LAYERS[0])?;
+        if windows.len() != layers {
+            let why = format!("it has {} entries for {layers} layers", windows.len());
+            return Err(keys.refused(PATTERN, why));
+        }
+        // Without a global layer the next one would be.
+        let period = windows.iter().position(|window| !window).unwrap_or(layers) + 1;
+        let wrong = |(layer, window): (usize, &bool)| *window == (layer % period == period - 1);
+        if let Some(layer) = windows.iter().enumerate().position(wrong) {
+            let why = format!("layer {layer} is not what a period of {period} layers has there");
+            return Err(keys.refused(PATTERN, why));
+        }
+        return Ok(Some(period));
+    }
     if keys.arch == Arch::Gemma3 {
         return Ok(Some(keys.optional_size(PATTERN)?.unwrap_or(GEMMA3_PERIOD)));
     }

@@ -108,8 +108,12 @@ fn refuse(root: &Object<'_>, keys: &Object<'_>, arch: Arch) -> Result<(), Fault>
 /// Layers from one global layer of Gemma to the next, by the list of layers or else by its pattern.
 /// Lists of others name no windows.
 fn global_period(keys: &Object<'_>, gemma: bool, n_layers: usize) -> Result<Option<usize>, Fault> {
-    let own = keys.optional_size("sliding_window_pattern")?;
-    let pattern = own.or(keys.optional_size("_sliding_window_pattern")?);
+    let names = ["sliding_window_pattern", "_sliding_window_pattern"];
+    let (old, new) = (keys.optional_size(names[0])?, keys.optional_size(names[1])?);
+    if gemma && old.is_some() && new.is_some() && old != new {
+        return Err(keys.refused(names[0], format!("it contradicts `{}`", names[1])));
+    }
+    let (key_of_pattern, pattern) = (names[usize::from(old.is_none())], old.or(new));
     let key = "layer_types";
     let Some(types) = keys.array(key)? else {
         return Ok(gemma.then(|| pattern.unwrap_or(GEMMA3_PERIOD)));
@@ -129,6 +133,11 @@ fn global_period(keys: &Object<'_>, gemma: bool, n_layers: usize) -> Result<Opti
             let why = format!("layer {layer}: only {expected} is implemented there");
             return Err(keys.error(key, why));
         }
+    }
+    // transformers makes the list of the pattern where there is none, so both may stand there.
+    let fits = |pattern: usize| pattern == period || pattern > n_layers && period > n_layers;
+    if gemma && pattern.is_some_and(|pattern| !fits(pattern)) {
+        return Err(keys.refused(key_of_pattern, "it contradicts `layer_types`"));
     }
     Ok(gemma.then_some(period))
 }
@@ -155,6 +164,7 @@ fn rope(keys: &Object<'_>, arch: Arch) -> Result<([f64; 2], Option<RopeScaling>)
         let scaling = scaling.map_or(Ok(None), |scaling| scaled(&scaling, keys, arch, bases[0]))?;
         return Ok((bases, scaling));
     };
+    one_source(keys, &parameters)?;
     if arch != Arch::Gemma3 {
         let base = parameters.positive("rope_theta")?;
         return Ok(([base; 2], scaled(&parameters, keys, arch, base)?));
@@ -173,6 +183,84 @@ fn rope(keys: &Object<'_>, arch: Arch) -> Result<([f64; 2], Option<RopeScaling>)
     Ok(([base, local], scaling))
 }
 
+/// Refuses the keys of transformers 4 where they contradict `rope_parameters`, which it reads.
+fn one_source(keys: &Object<'_>, parameters: &Object<'_>) -> Result<(), Fault> {
+    let contradicts = |key: &str| Err(keys.refused(key, "it contradicts `rope_parameters`"));
+    let whole = parameters.object("full_attention").ok().flatten();
+    let global = whole.as_ref().unwrap_or(parameters);
+    let local = parameters.object("sliding_attention").ok().flatten();
+    for (key, object) in [("rope_theta", Some(global)), ("rope_local_base_freq", local.as_ref())] {
+        let inside = object.map_or(Ok(None), |object| object.f64("rope_theta"))?;
+        if keys.f64(key)?.is_some_and(|beside| inside.is_some_and(|inside| inside != beside)) {
+            return contradicts(key);
+        }
+    }
+    let Some(scaling) = keys.object("rope_scaling")? else { return Ok(()) };
+    let entries = |object: &Object<'_>| -> Vec<(String, Value)> {
+        let named = |key: &str| if key == "type" { "rope_type" } else { key }.to_owned();
+        let given = object.iter().filter(|(key, v)| !v.is_null() && *key != "rope_theta");
+        let mut all: Vec<_> = given.map(|(key, v)| (named(key), v.clone())).collect();
+        all.retain(|(key, value)| !(key == "rope_type" && value == "default"));
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all.dedup();
+        all
+    };
+    // Of Gemma, either the scaling of global layers or the same two objects.
+    let same = entries(&scaling) == entries(global) || entries(&scaling) == entries(parameters);
+    if same { Ok(()) } else { contradicts("rope_scaling") }
+}
+
+/// Parameters of the scalings, by the type that has them.
+const PARAMETERS: [(&str, &[&str]); 4] = [
+    ("default", &[]),
+    ("linear", &["factor"]),
+    (
+        "llama3",
+        &["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
+    ),
+    (
+        "yarn",
+        &[
+            "factor",
+            "original_max_position_embeddings",
+            "attention_factor",
+            "beta_fast",
+            "beta_slow",
+            "mscale",
+            "mscale_all_dim",
+            "truncate",
+        ],
+    ),
+];
+
+/// Refuses a scaling without a type, with two, or with a parameter that its type does not have.
+fn complete(scaling: &Object<'_>) -> Result<(), Fault> {
+    let (ty, old) = (scaling.text("rope_type")?, scaling.text("type")?);
+    if ty.is_some() && old.is_some_and(|old| ty != Some(old)) {
+        return Err(scaling.refused("type", "it contradicts `rope_type`"));
+    }
+    let ty = ty.or(old);
+    let known = PARAMETERS.iter().find(|(name, _)| *name == ty.unwrap_or("default"));
+    // An unknown type is refused by its name.
+    let Some((_, parameters)) = known else { return Ok(()) };
+    if scaling.f64("partial_rotary_factor")?.is_some_and(|part| part != 1.0) {
+        return Err(scaling.refused("partial_rotary_factor", "partial rope is not implemented"));
+    }
+    let others = ["rope_type", "type", "rope_theta", "partial_rotary_factor"];
+    let given = scaling.iter().filter(|(_, value)| !value.is_null()).map(|(key, _)| key.as_str());
+    match given.into_iter().find(|key| !others.contains(key) && !parameters.contains(key)) {
+        Some(_) if ty.is_none() => Err(scaling.missing("rope_type")),
+        Some(key) => {
+            let ty = ty.unwrap_or("default");
+            Err(scaling.refused(key, format!("rope of type {ty} has no such parameter")))
+        }
+        None if ty.is_none() && scaling.f64("rope_theta")?.is_none() => {
+            Err(scaling.missing("rope_type"))
+        }
+        None => Ok(()),
+    }
+}
+
 /// The key of a scaling's type: before `rope_type` it was `type`.
 fn type_key(scaling: &Object<'_>) -> &'static str {
     if scaling.get("rope_type").is_some() { "rope_type" } else { "type" }
@@ -186,6 +274,7 @@ fn scaled(
     arch: Arch,
     base: f64,
 ) -> Result<Option<RopeScaling>, Fault> {
+    complete(scaling)?;
     let key = type_key(scaling);
     match scaling.text(key)? {
         None | Some("default") => Ok(None),
