@@ -64,7 +64,9 @@ fn keys_of_transformers_are_read_refused_or_neutral() {
     ];
     let own: [&[(&str, Value, bool)]; 3] = [
         &[
-            ("_sliding_window_pattern", json!(5), true),
+            // The list of layers goes before it.
+            ("_sliding_window_pattern", json!(5), false),
+            ("sliding_window_pattern", json!(5), true),
             ("attn_logit_softcapping", json!(3.0), true),
             ("final_logit_softcapping", json!(3.0), true),
             ("hidden_activation", json!("silu"), true),

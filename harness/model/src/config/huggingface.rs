@@ -113,7 +113,8 @@ fn global_period(keys: &Object<'_>, gemma: bool, n_layers: usize) -> Result<Opti
     if gemma && old.is_some() && new.is_some() && old != new {
         return Err(keys.refused(names[0], format!("it contradicts `{}`", names[1])));
     }
-    let (key_of_pattern, pattern) = (names[usize::from(old.is_none())], old.or(new));
+    // transformers looks at it only where there is no list.
+    let pattern = old.or(new);
     let key = "layer_types";
     let Some(types) = keys.array(key)? else {
         return Ok(gemma.then(|| pattern.unwrap_or(GEMMA3_PERIOD)));
@@ -133,11 +134,6 @@ fn global_period(keys: &Object<'_>, gemma: bool, n_layers: usize) -> Result<Opti
             let why = format!("layer {layer}: only {expected} is implemented there");
             return Err(keys.error(key, why));
         }
-    }
-    // transformers makes the list of the pattern where there is none, so both may stand there.
-    let fits = |pattern: usize| pattern == period || pattern > n_layers && period > n_layers;
-    if gemma && pattern.is_some_and(|pattern| !fits(pattern)) {
-        return Err(keys.refused(key_of_pattern, "it contradicts `layer_types`"));
     }
     Ok(gemma.then_some(period))
 }
