@@ -62,12 +62,15 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
     };
     let refusal = refusal.or(too_large);
+    let mut notes = file.notes().to_vec();
     let text = match Tokenizer::of_model(&file) {
-        Ok(Some(_)) => None,
+        Ok(Some(tokenizer)) => {
+            notes.extend(tokenizer.note());
+            None
+        }
         Ok(None) => Some(format!("{}: has no tokenizer", file.path.display())),
         Err(error) => Some(error.to_string()),
     };
-    let notes = file.notes().to_vec();
     let report = Report { summary, decodable: reason.is_none(), reason, text, notes, memory };
     if global.json {
         out::json(&report);

@@ -82,6 +82,9 @@ impl Model {
         }
         let none = || self.undecodable("has no tokenizer; give token ids or a tokenizer.json");
         let tokenizer = Tokenizer::of_model(&self.file)?.ok_or_else(none)?;
+        if let Some(note) = tokenizer.note() {
+            tracing::warn!("{note}");
+        }
         Ok(self.tokenizer.get_or_init(|| tokenizer))
     }
 

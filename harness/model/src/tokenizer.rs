@@ -68,6 +68,8 @@ pub struct Tokenizer {
     scores: Option<Scores>,
     /// Control tokens that go before and after a text.
     around: [Vec<u32>; 2],
+    /// Spellings of control tokens that a GGUF types as text.
+    mistyped: Vec<String>,
     spelling: Spelling,
 }
 
@@ -103,6 +105,16 @@ impl Tokenizer {
         let path = path.as_ref();
         let bytes = file::read(path, LONGEST)?;
         Self::from_json(&bytes).map_err(ModelError::at(path))
+    }
+
+    /// A note for the user where control tokens are typed as text: they are matched all the same.
+    pub fn note(&self) -> Option<String> {
+        let first = self.mistyped.first()?;
+        let (key, n) = (crate::vocabulary::key::TYPES, self.mistyped.len());
+        Some(format!(
+            "metadata `{key}`: {n} tokens, such as {first}, are spelled as control tokens and typed \
+             as text; they are taken for control tokens"
+        ))
     }
 
     /// The tokenizer of a checkpoint, if it has one.
@@ -170,7 +182,8 @@ impl Tokenizer {
         };
         let added = library.get_added_tokens_decoder().into_iter();
         let plain = literals(added.filter(|added| !added.1.special), library.get_normalizer())?;
-        Ok(Self { plain, library, scores, around, spelling })
+        let mistyped = Vec::new();
+        Ok(Self { plain, library, scores, around, mistyped, spelling })
     }
 
     /// The ids of `text`. With `special`, the tokens that the vocabulary puts around a text are

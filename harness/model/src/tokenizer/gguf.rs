@@ -31,6 +31,11 @@ impl Vocabulary {
         tokens.filter(|token| !token.1.is_empty())
     }
 
+    /// Tokens that are spelled as control tokens and typed as text.
+    fn mistyped(&self) -> impl Iterator<Item = &str> {
+        self.iter().filter(|(_, piece, ty)| is_markup(*ty, piece)).map(|(_, piece, _)| piece)
+    }
+
     fn check(&self) -> Result<(), Fault> {
         let count = self.tokens.len();
         if count == 0 {
@@ -160,7 +165,7 @@ impl Tokenizer {
     ///
     /// The model or the pre-tokenizer is not supported, or two entries do not fit together. The
     /// message names the metadata key.
-    pub fn new(vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
+    pub fn new(mut vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
         let scored = match vocabulary.model.as_str() {
             "llama" => true,
             "gpt2" => false,
@@ -170,6 +175,12 @@ impl Tokenizer {
             }
         };
         vocabulary.check()?;
+        let mistyped: Vec<String> = vocabulary.mistyped().map(str::to_owned).collect();
+        for (ty, piece) in vocabulary.token_types.iter_mut().zip(&vocabulary.tokens) {
+            if is_markup(*ty, piece) {
+                *ty = CONTROL;
+            }
+        }
         let literals = vocabulary.literals(scored)?;
         let (mut library, scores, adds_bos) = match scored {
             true => {
@@ -186,7 +197,8 @@ impl Tokenizer {
         library.with_added_vocabulary(literals);
         let bos = vocabulary.bos.filter(|_| vocabulary.add_bos.unwrap_or(adds_bos));
         let eos = vocabulary.eos.filter(|_| vocabulary.add_eos == Some(true));
-        Self::of(library, scores, [bos, eos].map(Vec::from_iter))
+        let made = Self::of(library, scores, [bos, eos].map(Vec::from_iter))?;
+        Ok(Self { mistyped, ..made })
     }
 }
 
@@ -247,6 +259,18 @@ fn byte_level(vocabulary: &Vocabulary, pre: &Pre) -> Result<Library, TokenizerEr
         library.with_decoder(Some(ByteLevel::new(false, true, false)));
         Ok(library)
     })
+}
+
+/// Returns true for a token of text that is spelled as the marks of chat templates are: `<|…|>`, or
+/// those of Gemma and Mistral.
+fn is_markup(ty: i32, piece: &str) -> bool {
+    let inner = piece.strip_prefix("<|").and_then(|rest| rest.strip_suffix("|>"));
+    let word = |inner: &str| {
+        inner.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)) && inner.len() > 1
+    };
+    let known = ["<start_of_turn>", "<end_of_turn>", "[INST]", "[/INST]"];
+    !matches!(ty, UNKNOWN | CONTROL | USER_DEFINED | BYTE)
+        && (known.contains(&piece) || inner.is_some_and(word))
 }
 
 fn refused(key: &str, why: impl Into<String>) -> Fault {

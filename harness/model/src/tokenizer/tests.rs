@@ -270,6 +270,12 @@ fn literals_match_leftmost_then_longest() {
     assert_eq!(pieces(&tokenizer, text, false), "xy < | i m _ s t a r t | > <think> xy");
     assert_eq!(tokenizer.decode(&tokenizer.encode(text, false).unwrap()), text);
     assert_eq!(tokenizer.decode(&tokenizer.encode(text, true).unwrap()), "xy<think>xy");
+    // A control token that is typed as text is one all the same, and said.
+    let literals = [("<|im_start|>", NORMAL), ("<b>", NORMAL)];
+    let tokenizer = Tokenizer::new(with_literals(byte_level("qwen2", &["x y"], &[]), &literals));
+    let tokenizer = tokenizer.unwrap();
+    assert_eq!(pieces(&tokenizer, "<|im_start|><b>", true), "<|im_start|> < b >");
+    assert!(tokenizer.note().unwrap().contains("1 tokens, such as <|im_start|>,"));
 }
 
 #[test]
