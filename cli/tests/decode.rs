@@ -64,6 +64,21 @@ fn qwen3_has_the_logits_of_transformers_on_every_path() {
     rows_of(["qwen3-tiny-bf16", "qwen3-tiny-q80"], [9, 2]);
 }
 
+#[test]
+fn linear_rope_has_the_logits_of_transformers_on_every_path() {
+    rows_of(["gemma3-tiny-linear", "llama-tiny-linear"], [3, 2]);
+}
+
+#[test]
+fn yarn_has_the_logits_of_transformers_on_every_path() {
+    rows_of(["qwen3-tiny-yarn", "llama-tiny-yarn"], [2, 3]);
+}
+
+#[test]
+fn heads_of_any_width_have_the_logits_of_transformers_on_every_path() {
+    rows_of(["mistral-tiny", "llama-tiny-narrow"], [2, 3]);
+}
+
 /// All rows of two goldens; sequences of each on a device run together in these numbers.
 fn rows_of(names: [&str; 2], sequences: [usize; 2]) {
     let gpu = common::own_gpu();

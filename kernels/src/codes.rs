@@ -144,12 +144,16 @@ codes! {
         Neox = "neox",
     }
 
-    /// Divisors of the rope frequencies.
+    /// Scaling of rope.
     RopeFactors("ROPE_FACTORS_") {
         /// None.
         None = "none",
-        /// Llama 3's `rope_freqs`.
+        /// Frequencies are divided one by one: Llama 3's `rope_freqs`.
         Llama3 = "llama3",
+        /// All frequencies are divided by one number.
+        Linear = "linear",
+        /// As with Llama 3, and sines and cosines are multiplied by a number.
+        Yarn = "yarn",
     }
 
     /// Norm of a vector where it is read.

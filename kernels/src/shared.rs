@@ -145,10 +145,10 @@ pub const ROPE_STYLE: Typed<RopeStyle> = choice(
 pub const ROPE_BASE: Typed<f32> =
     float("ROPE_BASE", "base of the frequencies (in the rope table)", 1e4, 1e6).within(1.0, 1e12);
 
-/// Divisors of the rope table.
+/// Scaling of the rope table.
 pub const ROPE_FACTORS: Typed<RopeFactors> = choice(
     "ROPE_FACTORS",
-    "frequency divisors, Llama 3's rope_freqs (in the rope table)",
+    "frequency divisors, with yarn also a factor on sines and cosines (in the rope table)",
     &RopeFactors::ALL,
 );
 
@@ -167,7 +167,7 @@ pub const fn state<P>() -> Binding<P> {
 
 /// Parameters of a rope table.
 pub trait Rotates {
-    /// Base, head_dim and divisors.
+    /// Base, head_dim and scaling.
     fn table(&self) -> (f32, usize, RopeFactors);
 
     /// Number of rotated tokens, from the position on.

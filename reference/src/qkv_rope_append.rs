@@ -81,8 +81,13 @@ mod tests {
         // Base 1 and factor 2/pi: a quarter turn at position 1, (a, b) -> (-b, a). One query head,
         // one key head normed by its rms 5, one value head.
         let factor = [2.0 / std::f32::consts::PI];
-        let rope =
-            Rope { style: RopeStyle::Neox, base: 1.0, freq_factors: Some(&factor), position: 1 };
+        let rope = Rope {
+            style: RopeStyle::Neox,
+            base: 1.0,
+            freq_factors: Some(&factor),
+            amplitude: 1.0,
+            position: 1,
+        };
         let cache = CacheShape { kv_heads: 1, capacity: 3, head_dim: 2 };
         let qkv = [2.0, 2.0, 1.0, 7.0, 5.0, 6.0];
         let norm = Some(([&[1.0, 3.0][..], &[10.0, 5.0][..]], 0.0));

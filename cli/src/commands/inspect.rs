@@ -7,6 +7,7 @@ use clap::Args;
 use lathe_harness::decode::memory::Predicted;
 use lathe_harness::decode::{Chunks, DecodeOptions, Model, Weights};
 use lathe_harness::error::Result;
+use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_harness::model::{ModelFile, ModelSummary, describe};
 use lathe_kernels::KvFormat;
 use serde::Serialize;
@@ -38,6 +39,10 @@ struct Report {
     summary: ModelSummary,
     decodable: bool,
     reason: Option<String>,
+    /// Reason why text cannot be read, only token ids.
+    text: Option<String>,
+    /// Notes on the files.
+    notes: Vec<String>,
     /// Prediction for `--context`.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Predicted>,
@@ -57,7 +62,16 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
     };
     let refusal = refusal.or(too_large);
-    let report = Report { summary, decodable: reason.is_none(), reason, memory };
+    let mut notes = file.notes().to_vec();
+    let text = match Tokenizer::of_model(&file) {
+        Ok(Some(tokenizer)) => {
+            notes.extend(tokenizer.note());
+            None
+        }
+        Ok(None) => Some(format!("{}: has no tokenizer", file.path.display())),
+        Err(error) => Some(error.to_string()),
+    };
+    let report = Report { summary, decodable: reason.is_none(), reason, text, notes, memory };
     if global.json {
         out::json(&report);
         return refusal.map_or(Ok(()), Err);
@@ -67,7 +81,8 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         "{}: {}, {}, {} parameters, {} of {} are tensors",
         s.path.display(),
         match (s.gguf_version, s.files) {
-            (Some(version), _) => format!("GGUF version {version}"),
+            (Some(version), 1) => format!("GGUF version {version}"),
+            (Some(version), files) => format!("GGUF version {version} in {files} files"),
             (None, 1) => "safetensors".to_owned(),
             (None, files) => format!("safetensors in {files} files"),
         },
@@ -105,8 +120,13 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         t.add_row(vec![line.key.clone(), line.ty.to_owned(), line.value.clone()]);
     }
     out::fitted(t);
-    if report.decodable {
-        outln!("can be decoded");
+    for note in &report.notes {
+        outln!("{note}");
+    }
+    match &report.text {
+        _ if !report.decodable => {}
+        None => outln!("can be decoded"),
+        Some(why) => outln!("can be decoded from token ids; text cannot be read: {why}"),
     }
     if let (Some(memory), Some(context)) = (&report.memory, opts.context) {
         outln!("device memory with {context} positions: {memory}");

@@ -19,7 +19,7 @@ pub struct Weights {
     pub head: Option<WeightRows>,
     /// (hidden)
     pub output_norm: Arc<[f32]>,
-    /// Divisors of the rotary frequencies (head_dim/2).
+    /// Divisors of the rotary frequencies (head_dim/2), beside those of the configuration.
     pub rope_freqs: Option<Vec<f32>>,
     /// Weights of each layer.
     pub layers: Vec<LayerWeights>,
@@ -82,10 +82,9 @@ impl Weights {
             embed: source.matrix("token_embd.weight")?,
             head: (!config.tied_head).then(|| source.matrix("output.weight")).transpose()?,
             output_norm: source.vector("output_norm.weight")?,
-            rope_freqs: match (config.rope_freqs, config.computed_rope_freqs()) {
-                (false, _) => None,
-                (true, Some(computed)) => Some(computed),
-                (true, None) => Some(source.stored_vector("rope_freqs.weight")?),
+            rope_freqs: match config.rope_freqs {
+                true => Some(source.stored_vector("rope_freqs.weight")?),
+                false => None,
             },
             layers: (0..config.n_layers).map(layer).collect::<Result<_>>()?,
         })

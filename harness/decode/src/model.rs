@@ -62,6 +62,9 @@ impl Model {
     /// Errors of [`Model::open`]; or a matrix to be converted has a value that is not finite.
     pub fn open_as(path: impl AsRef<Path>, quantise: Option<Format>) -> Result<Self> {
         let file = Arc::new(ModelFile::open(path)?);
+        for note in file.notes() {
+            tracing::warn!("{note}");
+        }
         let config = file.config()?;
         let weights = Weights::load(&file, &config, quantise)?;
         Ok(Self { file, config, weights, tokenizer: OnceLock::new() })
@@ -75,15 +78,11 @@ impl Model {
         if let Some(tokenizer) = self.tokenizer.get() {
             return Ok(tokenizer);
         }
-        let tokenizer = match self.file.tokenizer_json() {
-            Some(path) => Tokenizer::open(path)?,
-            None => {
-                let vocabulary = self.file.vocabulary()?.ok_or_else(|| {
-                    self.undecodable("has no tokenizer; give token ids or a tokenizer.json")
-                })?;
-                Tokenizer::new(vocabulary).map_err(|e| self.undecodable(&e.to_string()))?
-            }
-        };
+        let none = || self.undecodable("has no tokenizer; give token ids or a tokenizer.json");
+        let tokenizer = Tokenizer::of_model(&self.file)?.ok_or_else(none)?;
+        if let Some(note) = tokenizer.note() {
+            tracing::warn!("{note}");
+        }
         Ok(self.tokenizer.get_or_init(|| tokenizer))
     }
 

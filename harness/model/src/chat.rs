@@ -94,6 +94,7 @@ impl ChatTemplate {
         for (name, token) in tokens.into_iter().rev() {
             environment.add_global(name, token);
         }
+        let source = with_generation(&source);
         deep(|| environment.add_template_owned(NAME, source))??;
         Ok(Self(environment))
     }
@@ -196,6 +197,57 @@ impl ChatTemplate {
         })??;
         Ok(String::from_utf8_lossy(&output.0).into_owned())
     }
+}
+
+/// The template with `{% generation %}` as a block of its own scope, which renders what stands in
+/// it. transformers marks answers with it for training; the engine does not know it.
+fn with_generation(source: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(source.len()), source);
+    while let Some(at) =
+        rest.find("{%").into_iter().chain(rest.find("{{")).chain(rest.find("{#")).min()
+    {
+        let (before, tag) = rest.split_at(at);
+        out.push_str(before);
+        let end = tag_end(tag);
+        let (tag, after) = tag.split_at(end);
+        let signs = |c: char| c.is_whitespace() || c == '-' || c == '+';
+        let name = tag.strip_prefix("{%").and_then(|inner| inner.strip_suffix("%}"));
+        let name = name.map_or("", |inner| inner.trim_matches(signs));
+        match name {
+            "generation" => out.push_str(&tag.replacen(name, "with", 1)),
+            "endgeneration" => out.push_str(&tag.replacen(name, "endwith", 1)),
+            _ => out.push_str(tag),
+        }
+        rest = after;
+        if name == "raw" {
+            // Up to the tag that ends it, all is text.
+            let end = rest.find("endraw").unwrap_or(rest.len());
+            out.push_str(&rest[..end]);
+            rest = &rest[end..];
+        }
+    }
+    out + rest
+}
+
+/// Length of a tag or comment at the beginning of `text`; all of it where it does not end.
+fn tag_end(text: &str) -> usize {
+    let close = match &text[..2] {
+        "{%" => "%}",
+        "{{" => "}}",
+        _ => return text.find("#}").map_or(text.len(), |at| at + 2),
+    };
+    let (mut quote, mut escaped) = (None, false);
+    for (at, c) in text.char_indices().skip(2) {
+        match quote {
+            _ if escaped => escaped = false,
+            Some(_) if c == '\\' => escaped = true,
+            Some(q) if c == q => quote = None,
+            None if c == '"' || c == '\'' => quote = Some(c),
+            None if text[at..].starts_with(close) => return at + 2,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 fn wrong(why: impl std::fmt::Display) -> ChatError {

@@ -17,13 +17,13 @@ use serde::{Serialize, Serializer};
 
 use super::fault::Fault;
 use super::keys::Keys;
-use super::rope::Llama3Rope;
+use super::rope::RopeScaling;
 
 #[cfg(feature = "text")]
 pub(super) use gguf::END_KEYS;
 pub(super) use gguf::write_shape;
 pub(super) use huggingface::{arch_of, tied_head, token_list};
-pub(super) use tensors::{Tensors, unexpected};
+pub(super) use tensors::{ROPE_FREQS, Tensors, divisors, unexpected};
 
 /// The architectures that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -90,6 +90,9 @@ pub struct Config {
     pub rope_base_local: f32,
     /// Keys that a local layer sees, the current one included.
     pub window: Option<usize>,
+    /// Layers from one global layer to the next, the last of each period; none where all layers are
+    /// alike.
+    pub global_period: Option<usize>,
     /// Pairs of elements that rope rotates together.
     #[serde(serialize_with = "by_name")]
     pub rope_style: RopeStyle,
@@ -106,12 +109,10 @@ pub struct Config {
     pub attention_scale: f32,
     /// The head is the embedding, there is no `output.weight`.
     pub tied_head: bool,
-    /// The rope frequencies are divided: by `rope_freqs.weight` in GGUF, elsewhere by the
-    /// configuration's factors.
+    /// The rope frequencies are divided by a tensor, `rope_freqs.weight` of GGUF.
     pub rope_freqs: bool,
-    /// The configuration's factors.
-    #[serde(skip)]
-    pub rope_scaling: Option<Llama3Rope>,
+    /// Scaling of rope by the configuration, of Gemma in its global layers alone.
+    pub rope_scaling: Option<RopeScaling>,
     /// Token that begins a text.
     pub bos: Option<u32>,
     /// Token that ends a text.
@@ -180,7 +181,7 @@ const WIDTH: &str = "only the width of a key's head is implemented";
 
 /// Settings that would change the result and of which one value is implemented, with the reason for
 /// refusing others; an empty key where a format has no such setting.
-const REFUSED: [(Key, Only, &str); 30] = [
+const REFUSED: [(Key, Only, &str); 28] = [
     (["expert_count", "num_experts"], Only::NoCount, EXPERTS),
     (["expert_used_count", ""], Only::NoCount, EXPERTS),
     (["expert_shared_count", ""], Only::NoCount, EXPERTS),
@@ -201,8 +202,6 @@ const REFUSED: [(Key, Only, &str); 30] = [
     (["logit_scale", ""], Only::Neutral, "a logit scale is not implemented"),
     (["residual_scale", ""], Only::Neutral, "a residual scale is not implemented"),
     (["embedding_scale", ""], Only::Neutral, "another embedding scale is not implemented"),
-    (["rope.scale_linear", ""], Only::Neutral, "linear rope scaling is not implemented"),
-    (["rope.scaling.attn_factor", ""], Only::Neutral, "scaled rope is not implemented"),
     (["", "partial_rotary_factor"], Only::One, "partial rope is not implemented"),
     (["attention.causal", ""], Only::Switch(true), CAUSAL),
     (["", "use_bidirectional_attention"], Only::Switch(false), CAUSAL),
@@ -240,6 +239,7 @@ impl Config {
             rope_base,
             rope_base_local: if gemma { GEMMA3_LOCAL_BASE as f32 } else { rope_base },
             window,
+            global_period: gemma.then_some(GEMMA3_PERIOD),
             rope_style: RopeStyle::Neox,
             qk_norm: arch != Arch::Llama,
             post_norms: gemma,
@@ -337,10 +337,17 @@ impl Config {
         })
     }
 
-    /// Divisors of the rope frequencies that follow from the configuration; a GGUF has them as a
-    /// tensor instead.
+    /// Divisors of the rope frequencies that a GGUF has as a tensor and that follow from the
+    /// configuration here.
     pub fn computed_rope_freqs(&self) -> Option<Vec<f32>> {
-        self.rope_scaling.map(|rope| rope.divisors(self.head_dim, f64::from(self.rope_base)))
+        let llama3 = self.rope_scaling.filter(|rope| matches!(rope, RopeScaling::Llama3(_)));
+        llama3.map(|rope| rope.divisors(self.head_dim, f64::from(self.rope_base)))
+    }
+
+    /// Scaling of rope in this layer.
+    pub fn layer_rope_scaling(&self, layer: usize) -> Option<RopeScaling> {
+        let scaled = self.arch != Arch::Gemma3 || self.is_global(layer);
+        self.rope_scaling.filter(|_| scaled)
     }
 
     /// Base of rope in this layer.
@@ -349,6 +356,6 @@ impl Config {
     }
 
     fn is_global(&self, layer: usize) -> bool {
-        self.window.is_none() || layer % GEMMA3_PERIOD == GEMMA3_PERIOD - 1
+        self.window.is_none() || self.global_period.is_some_and(|n| layer % n == n - 1)
     }
 }

@@ -43,5 +43,6 @@ pub use folder::config_of;
 pub use gguf::{GgmlType, Gguf, TensorInfo};
 pub use keys::{Found, Keys};
 pub use mapped::Mapped;
+pub use rope::RopeScaling;
 pub use summary::{MetadataLine, ModelSummary, TypeSummary, describe};
 pub use write::Fallback;

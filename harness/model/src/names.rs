@@ -41,7 +41,7 @@ const WHOLE: [Part; 4] = [
     ("token_embd", [EMBEDDING; 2], "hidden, vocab", ALL),
     ("output_norm", ["norm"; 2], "hidden", ALL),
     (HEAD, [""; 2], "hidden, vocab", |c| !c.tied_head),
-    ("rope_freqs", [""; 2], "head_dim / 2", |c| c.rope_freqs && c.rope_scaling.is_none()),
+    ("rope_freqs", [""; 2], "head_dim / 2", |c| c.rope_freqs),
 ];
 
 /// Tensors of a layer.

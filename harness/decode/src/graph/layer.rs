@@ -18,6 +18,7 @@ use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, at, listed, 
 use crate::load::LayerWeights;
 use lathe_device::plan::layout::KvOrder;
 use lathe_device::plan::recording::{Label, TensorId, TensorInit};
+use lathe_model::RopeScaling;
 
 /// A norm of the stream that the next matrix may make itself.
 struct Left {
@@ -287,9 +288,11 @@ impl Lister<'_> {
             rope_style: c.rope_style,
             eps: c.rms_eps,
             rope_base,
-            rope_factors: match self.weights.rope_freqs {
-                Some(_) => RopeFactors::Llama3,
-                None => RopeFactors::None,
+            rope_factors: match (c.layer_rope_scaling(layer), &self.weights.rope_freqs) {
+                (Some(RopeScaling::Yarn(_)), _) => RopeFactors::Yarn,
+                (Some(RopeScaling::Llama3(_)), _) | (_, Some(_)) => RopeFactors::Llama3,
+                (Some(RopeScaling::Linear { .. }), None) => RopeFactors::Linear,
+                (None, None) => RopeFactors::None,
             },
             kv_size,
             kv_format: self.options.kv,
@@ -299,7 +302,7 @@ impl Lister<'_> {
         };
         HeadsOf {
             append,
-            rope: self.rope(rope_base),
+            rope: self.rope(layer),
             q_norm: self.values(format!("l{layer}.q_norm"), &weights[0]),
             k_norm: self.values(format!("l{layer}.k_norm"), &weights[1]),
             weights,

@@ -23,6 +23,15 @@ fn fails(source: &str, parts: &[&str]) {
 fn templates_find_what_the_transformers_library_gives_them() {
     let text = [("user", "Hello, World")];
     for (source, expected) in [
+        // The mark of transformers for training, with a scope of its own; not in texts.
+        (
+            "{% set a = 1 %}{%- generation -%} b\n{% set a = 2 %}{{ a }}{% endgeneration %}{{ a }}",
+            "b\n21",
+        ),
+        (
+            "{# {% generation %} #}{{ '{% generation %}' }}{% raw %}{% generation %}{% endraw %}",
+            "{% generation %}{% generation %}",
+        ),
         // Trimmed blocks, and one new line at the end is left out.
         ("a\n  {% if true %}\nb\n  {% endif %}\nc\n", "a\nb\nc"),
         (

@@ -83,6 +83,7 @@ impl<'a> Inputs<'a> {
             },
             base: spec.base,
             freq_factors: spec.freq_factors.as_deref(),
+            amplitude: spec.amplitude,
             position: self.position(),
         }
     }
