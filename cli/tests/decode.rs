@@ -39,7 +39,7 @@ fn run(graph: &DecodeGraph, executor: &mut dyn Execute, script: &Script) -> Resu
 
 /// Persistent kernels on one workgroup, which has no others to wait for: golden, context and most
 /// layers of each. Two layers of gemma3 alternate between two buffers of the stream.
-const IN_RUNS: [(&str, usize, u32); 7] = [
+const IN_RUNS: [(&str, usize, u32); 9] = [
     ("gemma3-tiny-f16", 64, u32::MAX),
     ("llama-tiny-f16", LONGER, u32::MAX),
     ("qwen3-tiny-bf16", LONGER, u32::MAX),
@@ -47,6 +47,8 @@ const IN_RUNS: [(&str, usize, u32); 7] = [
     ("gemma3-tiny-q4km", 64, 2),
     ("llama-tiny-q4km", LONGER, u32::MAX),
     ("qwen3-tiny-q80", LONGER, 1),
+    ("qwen2-tiny", 64, u32::MAX),
+    ("qwen2-tiny", LONGER, u32::MAX),
 ];
 
 #[test]
@@ -79,8 +81,13 @@ fn heads_of_any_width_have_the_logits_of_transformers_on_every_path() {
     rows_of(["mistral-tiny", "llama-tiny-narrow"], [2, 3]);
 }
 
-/// All rows of two goldens; sequences of each on a device run together in these numbers.
-fn rows_of(names: [&str; 2], sequences: [usize; 2]) {
+#[test]
+fn biases_have_the_logits_of_transformers_on_every_path() {
+    rows_of(["qwen2-tiny"], [3]);
+}
+
+/// All rows of some goldens; sequences of each on a device run together in these numbers.
+fn rows_of<const N: usize>(names: [&str; N], sequences: [usize; N]) {
     let gpu = common::own_gpu();
     for (name, sequences) in names.into_iter().zip(sequences) {
         let golden = &Golden::load(name);

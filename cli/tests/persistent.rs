@@ -74,6 +74,7 @@ fn of_shape(arch: SynthArch, matrices: Format, context: usize, grid: Grid) -> De
     let layer = LayerWeights {
         attn_norm: ones(hidden),
         qkv: vec![matrix(width + 2 * n_kv_heads * head_dim, hidden)],
+        qkv_bias: None,
         qk_norm: config.qk_norm.then(|| [ones(head_dim), ones(head_dim)]),
         attn_output: matrix(hidden, width),
         post_attention_norm: config.post_norms.then(|| ones(hidden)),

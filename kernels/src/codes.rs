@@ -156,6 +156,14 @@ codes! {
         Yarn = "yarn",
     }
 
+    /// Bias of the QKV product.
+    QkvBias("BIAS_") {
+        /// None.
+        None = "none",
+        /// Added to queries, keys and values before anything else.
+        Added = "added",
+    }
+
     /// Norm of a vector where it is read.
     Norm("NORM_") {
         /// None.
@@ -300,6 +308,16 @@ impl KvFormat {
 
 /// Values of a vector of q8_0 that share a scale.
 pub const KV_BLOCK: usize = 32;
+
+impl QkvBias {
+    /// Elements of the bias of `len` products.
+    pub const fn of(self, len: usize) -> usize {
+        match self {
+            QkvBias::None => 0,
+            QkvBias::Added => len,
+        }
+    }
+}
 
 impl NormOffset {
     /// Number that is added to the norm's weight.

@@ -134,6 +134,14 @@ pub const HEAD_DIM: Typed<usize> =
 pub const QK_NORM: Typed<Norm> =
     choice("QK_NORM", "norm each query and key head first", &Norm::ALL);
 
+/// Bias of queries, keys and values.
+pub const QKV_BIAS: Typed<QkvBias> = mostly(
+    "QKV_BIAS",
+    "add a bias to queries, keys and values first; it lies behind the norm's weights for queries, or \
+     for both",
+    &QkvBias::ALL,
+);
+
 /// Elements of a head that rotate together.
 pub const ROPE_STYLE: Typed<RopeStyle> = choice(
     "ROPE_STYLE",

@@ -15,7 +15,7 @@ use lathe_kernels::Format;
 use serde_json::{Value, json};
 
 use crate::common::nmse;
-use crate::folder::Parts;
+use crate::folder::{Parts, Stored};
 use crate::{GOLDENS, Golden, common, hold, logits, trained};
 
 pub(crate) fn spec(weights: Format) -> ExportSpec {
@@ -101,6 +101,7 @@ fn a_folder_with_scaled_rope_becomes_a_file_that_says_so() {
          rope.scaling.yarn_beta_fast=16 rope.scaling.yarn_beta_slow=2",
         "llama",
         "llama",
+        "qwen2",
     ]) {
         let path = out.path().join(name).with_extension("gguf");
         export(&common::golden(name), &path, &spec(Format::Bf16)).unwrap();
@@ -116,6 +117,31 @@ fn a_folder_with_scaled_rope_becomes_a_file_that_says_so() {
         assert_eq!(said.join(" "), expected, "{name}");
         hold(&Golden::load(name), &path, None, 1e-10);
     }
+}
+
+/// A Llama with biases, in a folder and in the file made of it, whose Q and K rows have another
+/// order: the values of all biases move with their rows.
+#[test]
+fn biases_of_a_llama_move_with_their_rows() {
+    let mut parts = Parts::golden("llama-tiny-linear");
+    parts.config["attention_bias"] = json!(true);
+    for layer in 0..2 {
+        for (part, len) in [("q", 128), ("k", 64), ("v", 64)] {
+            let name = format!("model.layers.{layer}.self_attn.{part}_proj.bias");
+            let value = |i: usize| ((i * 37 + layer) % 23) as f32 / 16.0 - 0.5;
+            let data = (0..len).flat_map(|i| value(i).to_le_bytes()).collect();
+            let (dtype, shape) = ("F32".to_owned(), vec![len as u64]);
+            parts.tensors.push(Stored { name, dtype, shape, data });
+        }
+    }
+    let (folder, golden) = (parts.write(), Golden::load("llama-tiny-linear"));
+    let path = folder.join("biased.gguf");
+    export(&folder.path(), &path, &spec(Format::Bf16)).unwrap();
+    let script = golden.forced();
+    let [(of_folder, _), (of_file, _)] =
+        [folder.path(), path].map(|path| logits(&path, None, None, &script));
+    assert!(nmse(&of_folder, &of_file) < 1e-12);
+    assert!(nmse(&golden.logits, &of_folder[..golden.logits.len()]) > 1e-2, "biases matter");
 }
 
 fn rows(weights: &Weights) -> Vec<&WeightRows> {

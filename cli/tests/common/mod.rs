@@ -311,13 +311,14 @@ pub(crate) const GOLDENS: [&str; 6] = [
 ];
 
 /// Goldens of further models of these families, as folders: goldens/make.py.
-pub(crate) const FOLDERS: [&str; 6] = [
+pub(crate) const FOLDERS: [&str; 7] = [
     "gemma3-tiny-linear",
     "llama-tiny-linear",
     "qwen3-tiny-yarn",
     "llama-tiny-yarn",
     "mistral-tiny",
     "llama-tiny-narrow",
+    "qwen2-tiny",
 ];
 
 /// A context of them in which heads and attention are one kernel. Tests of the same one compile the

@@ -33,6 +33,8 @@ pub struct LayerWeights {
     /// Q, K and V under each other: ((heads + 2 kv_heads) * head_dim, hidden); one matrix for
     /// each run of neighbours in one format
     pub qkv: Vec<WeightRows>,
+    /// Biases of Q, K and V one after the other, where they have some.
+    pub qkv_bias: Option<Arc<[f32]>>,
     /// (head_dim) of Q and of K, where heads are normalised.
     pub qk_norm: Option<[Arc<[f32]>; 2]>,
     /// (hidden, heads * head_dim)
@@ -66,6 +68,14 @@ impl Weights {
             Ok(LayerWeights {
                 attn_norm: vector("attn_norm")?,
                 qkv: source.stack(&[name("attn_q"), name("attn_k"), name("attn_v")])?,
+                qkv_bias: match config.qkv_bias {
+                    true => {
+                        let bias = |part| source.stored_vector(&format!("blk.{i}.{part}.bias"));
+                        let parts = [bias("attn_q")?, bias("attn_k")?, bias("attn_v")?];
+                        Some(parts.concat().into())
+                    }
+                    false => None,
+                },
                 qk_norm: match config.qk_norm {
                     true => Some([vector("attn_q_norm")?, vector("attn_k_norm")?]),
                     false => None,

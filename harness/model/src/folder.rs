@@ -184,14 +184,13 @@ impl Folder {
         &self.config
     }
 
-    /// Returns true for Q and K matrices whose rows GGUF interleaves: Hugging Face pairs elements
-    /// half a head apart, GGUF pairs neighbours.
+    /// Returns true for Q and K matrices whose rows GGUF interleaves, and for their biases: Hugging
+    /// Face pairs elements half a head apart, GGUF pairs neighbours.
     #[cfg(feature = "text")]
     pub(crate) fn interleaves(arch: Arch, tensor: &str) -> bool {
         let part = tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
-        let rotated =
-            part.is_some_and(|(_, part)| part == "attn_q.weight" || part == "attn_k.weight");
-        arch == Arch::Llama && rotated
+        let rotated = ["attn_q.weight", "attn_k.weight", "attn_q.bias", "attn_k.bias"];
+        arch == Arch::Llama && part.is_some_and(|(_, part)| rotated.contains(&part))
     }
 }
 

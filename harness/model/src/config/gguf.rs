@@ -48,6 +48,8 @@ impl Config {
             config.rope_freqs = gguf.tensor("rope_freqs.weight").is_some();
         }
         config.tied_head = gguf.tensor("output.weight").is_none();
+        // Only Qwen2 always has one; Gemma never.
+        config.qkv_bias |= arch != Arch::Gemma3 && gguf.tensor("blk.0.attn_q.bias").is_some();
 
         let list = "tokenizer.ggml.tokens";
         if gguf.array(list)?.is_some_and(|tokens| tokens.len != config.vocab) {
@@ -199,7 +201,8 @@ impl<'a> Metadata<'a> {
         const KEY: &str = "general.architecture";
         let found = gguf.text(KEY)?.ok_or_else(|| gguf.missing(KEY))?;
         let arch = Arch::ALL.into_iter().find(|arch| arch.name() == found).ok_or_else(|| {
-            let why = format!("`{found}` is not supported; supported are gemma3, llama, qwen3");
+            let why =
+                format!("`{found}` is not supported; supported are gemma3, llama, qwen2, qwen3");
             gguf.error(KEY, why)
         })?;
         Ok(Self { gguf, arch })

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::tensors::{self, Tensors};
-use super::{Arch, Config, GEMMA3_PERIOD, WINDOW, rope_bases};
+use super::{Arch, BIASES, Config, GEMMA3_PERIOD, WINDOW, rope_bases};
 use crate::fault::Fault;
 use crate::json::Object;
 use crate::keys::Keys;
@@ -22,10 +22,11 @@ pub(crate) fn arch_of(json: &Value) -> Result<Arch, Fault> {
     match found {
         "gemma3" | "gemma3_text" => Ok(Arch::Gemma3),
         "llama" | "mistral" => Ok(Arch::Llama),
+        "qwen2" => Ok(Arch::Qwen2),
         "qwen3" => Ok(Arch::Qwen3),
         _ => Err(root.refused(
             "model_type",
-            "supported are gemma3_text, gemma3 (its text model), llama, mistral, qwen3",
+            "supported are gemma3_text, gemma3 (its text model), llama, mistral, qwen2, qwen3",
         )),
     }
 }
@@ -74,6 +75,12 @@ impl Config {
             false => None,
         };
         config.attention_scale = (1.0 / scaled_by.unwrap_or(config.head_dim as f64).sqrt()) as f32;
+        let bias = "attention_bias";
+        match (keys.bool(bias)?, arch) {
+            (Some(true), Arch::Gemma3) => return Err(keys.refused(bias, BIASES)),
+            (Some(true), _) => config.qkv_bias = true,
+            (Some(false) | None, _) => {}
+        }
         config.tied_head = tied_head(json)?;
         let tokens = |key: &str| {
             let object = if keys.get(key).is_some() { &keys } else { &root };
