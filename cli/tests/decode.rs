@@ -683,7 +683,7 @@ fn synthetic_models_decode_alike_on_both_executors() {
         ] {
             let model = common::synthetic(&SynthSpec { arch, quant, embed_quant, seed: 3 });
             let graph = model.graph_for(&gpu.caps, &options(KvFormat::F16, 48, 32)).unwrap();
-            assert_eq!(logits_limit(&graph), 1e-5, "the cache is f16");
+            assert!((1e-5..1e-3).contains(&logits_limit(&graph)), "the cache is f16");
             let script = Script { prompt: vec![2, 5, 7], generate, ..Script::default() };
             verify(&gpu, &graph, &script).unwrap_or_else(|e| panic!("{arch} {quant:?}: {e}"));
         }

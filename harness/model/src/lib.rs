@@ -16,6 +16,7 @@ pub mod config;
 pub mod export;
 mod fault;
 mod file;
+pub mod finite;
 mod folder;
 pub mod gguf;
 mod json;
