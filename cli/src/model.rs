@@ -165,6 +165,11 @@ pub(crate) struct Loaded {
 }
 
 impl ModelOpts {
+    /// True where prompts run in chunks because --prompt-chunk says so.
+    pub(crate) fn asks_for_chunks(&self) -> bool {
+        self.prompt_chunk.is_some_and(|most| most > 0)
+    }
+
     pub(crate) fn load(&self) -> Result<Loaded> {
         let (sampling, seed) = (self.sampling.settings(self.seed)?, self.seed.unwrap_or(SEED));
         // Errors in the prompt are said before a large file is read.

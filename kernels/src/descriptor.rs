@@ -277,7 +277,7 @@ pub enum Draw {
     /// Few distinct values, so that ties happen, from one that is drawn on. Strained: between
     /// values that lie nearer or farther apart.
     Ties,
-    /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: some are NaN too.
+    /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: some may be NaN or infinite.
     TiesAndNan,
     /// Normal values times a factor, the largest first: the result of an earlier part.
     Descending(f32),

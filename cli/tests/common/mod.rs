@@ -436,6 +436,18 @@ pub(crate) struct Faulty<'a> {
 }
 
 impl Execute for Faulty<'_> {
+    fn recording(&self) -> &Arc<Recording> {
+        self.inner.recording()
+    }
+
+    fn apart(&self) -> Result<Option<Box<dyn Execute>>> {
+        self.inner.apart()
+    }
+
+    fn run_op(&mut self, part: Part, op: usize) -> Result<()> {
+        self.inner.run_op(part, op)
+    }
+
     fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()> {
         self.inner.write_words(tensor, at, words)
     }

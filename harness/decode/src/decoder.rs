@@ -20,6 +20,7 @@ use lathe_device::error::{Error, Result};
 use lathe_device::execute::{Batch, Execute, Stream, Submission};
 use lathe_device::plan::recording::Part;
 use lathe_record::record::Verified;
+use lathe_reference::argmax::NO_TOKEN;
 
 /// Longest time of a submission whose number of steps is not given. More steps mean less waiting
 /// between submissions; with fewer a reader sees tokens come one by one.
@@ -34,6 +35,8 @@ pub struct Decoder<'a> {
     pub graph: &'a DecodeGraph,
     /// Executor of the graph's recording.
     pub executor: &'a mut dyn Execute,
+    /// Parts that ran since the last reset.
+    pub(super) ran: Vec<Part>,
 }
 
 /// Work of one call of the loop, from the current position on.
@@ -189,7 +192,7 @@ impl Observer for Steps<'_> {
 impl<'a> Decoder<'a> {
     /// A decoder where the executor stands.
     pub fn new(graph: &'a DecodeGraph, executor: &'a mut dyn Execute) -> Self {
-        Self { graph, executor }
+        Self { graph, executor, ran: Vec::new() }
     }
 
     /// Forgets every sequence: cleared caches, a step state that has seen no token, and the seed of
@@ -207,6 +210,7 @@ impl<'a> Decoder<'a> {
             self.executor.clear(cache.v)?;
         }
         self.executor.clear(self.graph.state)?;
+        self.ran.clear();
         let state = self.executor.read_words(self.graph.state)?;
         for word in [StateWord::Position, StateWord::PromptLen, StateWord::Choice] {
             let left = state[word as usize];
@@ -252,7 +256,8 @@ impl<'a> Decoder<'a> {
     /// in it, of several sequences with one word that says it has ended, and may end the stream.
     ///
     /// # Errors
-    /// The context has no room for that many, or the device is lost.
+    /// The context has no room for that many, a step's logits are not finite, or the device is
+    /// lost.
     fn step(
         &mut self,
         work: Work,
@@ -282,14 +287,27 @@ impl<'a> Decoder<'a> {
             at += count;
         }
         let joined_up_to = work.steps_per_submit.is_none().then_some(FRAME);
+        let parts = submissions.iter().flat_map(|submission| &submission.parts);
+        self.ran.extend(parts.clone().copied());
         let words = self.graph.tokens;
         let stream = Stream { submissions, words, joined_up_to, timed: work.timed };
-        let mut last = Duration::ZERO;
-        self.executor.stream(&stream, &mut |batch| {
+        let (mut last, mut is_finite) = (Duration::ZERO, true);
+        self.executor.stream(&stream, &mut |mut batch| {
             let took = batch.at - last;
             last = batch.at;
+            if let Some(end) = batch.words.iter().position(|word| *word == NO_TOKEN) {
+                // What was chosen before it stands.
+                is_finite = false;
+                batch.words.truncate(end);
+                batch.steps = batch.steps.min(end);
+                if end > 0 {
+                    let _ = on(took, batch);
+                }
+                return ControlFlow::Break(());
+            }
             on(took, batch)
-        })
+        })?;
+        if is_finite { Ok(()) } else { Err(self.not_finite()?) }
     }
 
     /// Runs given tokens from the current position on.
@@ -528,6 +546,9 @@ impl Decoder<'_> {
             run.take(&script, took, &Batch { words: vec![0; count], ..batch }, &mut ())
         })?;
         let tokens = self.executor.read_words(self.graph.tokens)?;
+        if tokens[..(longest + steps + 1) * self.graph.sequences].contains(&NO_TOKEN) {
+            return Err(self.not_finite()?);
+        }
         let chosen = |(i, prompt): (usize, &Vec<u32>)| {
             let positions = prompt.len()..prompt.len() + steps + 1;
             positions.map(|at| tokens[at * self.graph.sequences + i]).collect::<Vec<_>>()

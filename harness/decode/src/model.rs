@@ -41,6 +41,8 @@ pub struct Model {
     pub config: Config,
     /// Its weights, borrowed from the file.
     pub weights: Weights,
+    /// Format that the matrices were converted to.
+    quantise: Option<Format>,
     /// Tokenizer, made on first use: indexing a large vocabulary takes a while.
     tokenizer: OnceLock<Tokenizer>,
 }
@@ -67,7 +69,7 @@ impl Model {
         }
         let config = file.config()?;
         let weights = Weights::load(&file, &config, quantise)?;
-        Ok(Self { file, config, weights, tokenizer: OnceLock::new() })
+        Ok(Self { file, config, weights, quantise, tokenizer: OnceLock::new() })
     }
 
     /// The model's tokenizer: the one of its file, unless [`Model::set_tokenizer`] gave another.
@@ -154,7 +156,12 @@ impl Model {
             ..options.clone()
         };
         let (path, tuned) = (&self.file.path, tuned.as_ref());
-        graph::build(path, &self.config, &self.weights, &caps, &options, tuned)
+        let built = graph::build(path, &self.config, &self.weights, &caps, &options, tuned);
+        let converted = self.quantise.map(|ty| ["--quantize".to_owned(), ty.name().to_owned()]);
+        built.map(|mut graph| {
+            graph.flags.extend(converted.into_iter().flatten());
+            graph
+        })
     }
 
     /// The decode step for an adapter of these capabilities by the kernels' own preferences, with

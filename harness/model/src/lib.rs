@@ -17,6 +17,7 @@ mod error;
 pub mod export;
 mod fault;
 mod file;
+pub mod finite;
 mod folder;
 pub mod gguf;
 mod json;
