@@ -77,25 +77,13 @@ impl Model {
         if let Some(tokenizer) = self.tokenizer.get() {
             return Ok(tokenizer);
         }
-        let tokenizer = match self.file.tokenizer_json() {
-            Some(path) => Tokenizer::open(path)?,
-            None => {
-                let vocabulary = self.file.vocabulary()?.ok_or_else(|| {
-                    self.undecodable("has no tokenizer; give token ids or a tokenizer.json")
-                })?;
-                Tokenizer::new(vocabulary).map_err(|e| self.undecodable(&e.to_string()))?
-            }
-        };
+        let tokenizer = tokenizer_of(&self.file)?;
         Ok(self.tokenizer.get_or_init(|| tokenizer))
     }
 
     /// Encodes and decodes with `tokenizer` from now on, as for a file that has none.
     pub fn set_tokenizer(&mut self, tokenizer: Tokenizer) {
         self.tokenizer = OnceLock::from(tokenizer);
-    }
-
-    fn undecodable(&self, reason: &str) -> Error {
-        Error::Undecodable { path: self.file.path.clone(), reason: reason.to_owned() }
     }
 
     /// Tokens of a prompt.
@@ -113,7 +101,7 @@ impl Model {
     /// There is none, it is no template, or there is no tokenizer to spell its special tokens.
     pub fn chat_template(&self) -> Result<ChatTemplate> {
         let template = ChatTemplate::of(&self.file, self.tokenizer()?)?;
-        template.ok_or_else(|| self.undecodable("has no chat template"))
+        template.ok_or_else(|| undecodable(&self.file, "has no chat template"))
     }
 
     /// Text of tokens, where there is a sound tokenizer. [`Tokenizer::stream`] gives it token by
@@ -214,6 +202,23 @@ impl Model {
             model_n_params: summary.parameters,
         }
     }
+}
+
+fn undecodable(file: &ModelFile, reason: &str) -> Error {
+    Error::Undecodable { path: file.path.clone(), reason: reason.to_owned() }
+}
+
+/// The tokenizer of a checkpoint, whose weights are not looked at.
+///
+/// # Errors
+/// It has none, or one that is not understood.
+pub fn tokenizer_of(file: &ModelFile) -> Result<Tokenizer> {
+    if let Some(path) = file.tokenizer_json() {
+        return Ok(Tokenizer::open(path)?);
+    }
+    let why = "has no tokenizer; give token ids or a tokenizer.json";
+    let vocabulary = file.vocabulary()?.ok_or_else(|| undecodable(file, why))?;
+    Tokenizer::new(vocabulary).map_err(|e| undecodable(file, &e.to_string()))
 }
 
 /// Name of a checkpoint in records: its file or folder, and for `model.safetensors`, as most are
