@@ -73,7 +73,7 @@ struct Report<M: Serialize> {
     sampling: Option<Reported>,
     context: usize,
     turns: Vec<Turn>,
-    /// Tokens of the conversation at its end.
+    /// Positions of the context that are taken: the last token of an answer has none yet.
     tokens: usize,
     fed_tokens: usize,
     generated_tokens: usize,
@@ -141,7 +141,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ran: Ran::of(&model.file.path, gpu.as_deref(), options),
         sampling: options.sampling.map(|s| Reported::of(s, options.seed)),
         context,
-        tokens: turns.last().map_or(0, |turn| turn.prompt_tokens + generated(turn)),
+        tokens: turns.last().map_or(0, |turn| turn.prompt_tokens + generated(turn) - 1),
         fed_tokens: turns.iter().map(|turn| turn.fed_tokens).sum(),
         generated_tokens: turns.iter().map(generated).sum(),
         messages: conversation.messages(),

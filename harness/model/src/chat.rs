@@ -94,7 +94,7 @@ impl Conversation {
 
     /// Adds a text to the end.
     pub fn say(&mut self, role: &str, content: &str) {
-        self.messages.push(context! { role, content });
+        self.messages.push(Value::from_pairs([("role", role), ("content", content)]));
     }
 
     /// Adds the messages of a JSON text: an array of objects that have a `role` and whatever else
