@@ -94,7 +94,7 @@ impl Conversation {
 
     /// Adds a text to the end.
     pub fn say(&mut self, role: &str, content: &str) {
-        self.messages.push(Value::from_pairs([("role", role), ("content", content)]));
+        self.messages.push(context! { role, content });
     }
 
     /// Adds the messages of a JSON text: an array of objects that have a `role` and whatever else
@@ -285,7 +285,7 @@ impl ChatTemplate {
             let tools = (!tools.is_empty()).then_some(tools);
             let own = context! { messages, tools, add_generation_prompt => true };
             let context = context! {
-                ..own, ..variables.iter().collect::<Value>(), ..context! { documents => () }
+                ..own, ..Value::from_pairs(variables.clone()), ..context! { documents => () }
             };
             self.0.get_template(NAME)?.render_captured_to(context, &mut output).map(|_| ())
         })??;
