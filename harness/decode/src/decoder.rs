@@ -14,7 +14,7 @@ use lathe_kernels::{STATE_WORDS, StateWord};
 use serde::Serialize;
 
 use super::Observer;
-use super::graph::DecodeGraph;
+use super::graph::{DecodeGraph, KvCache};
 use super::options::{Prompts, Script};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{Batch, Execute, Stream, Submission};
@@ -59,6 +59,8 @@ pub struct Run {
     /// The model's choices, starting with the one after the prompt; of several sequences one after
     /// the other.
     pub generated: Vec<u32>,
+    /// Tokens of the prompt that were in the caches already.
+    pub kept: usize,
     /// Time to the first generated token.
     pub ttft: Duration,
     /// Wall time of every decode step after the first token; steps of one submission end together
@@ -326,8 +328,9 @@ impl<'a> Decoder<'a> {
         self.step(work, &mut |_, _| ControlFlow::Continue(()))
     }
 
-    /// Checks that a script fits, and forgets all earlier tokens.
-    fn begin(&mut self, script: &Script) -> Result<()> {
+    /// Checks that a script fits, and forgets all earlier tokens but those it keeps, whose number
+    /// it returns.
+    fn begin(&mut self, script: &Script) -> Result<usize> {
         if self.graph.sequences != 1 {
             let n = self.graph.sequences;
             return Err(Error::Usage(format!("a run has one sequence, the graph has {n}")));
@@ -338,7 +341,30 @@ impl<'a> Decoder<'a> {
         self.graph.fits(script.positions())?;
         self.graph.knows(&script.prompt, "")?;
         self.graph.knows(&script.forced, "")?;
-        self.reset(script.seed)
+        let kept = if script.keep { self.rewind(&script.prompt, script.seed)? } else { 0 };
+        if kept == 0 {
+            self.reset(script.seed)?;
+        }
+        Ok(kept)
+    }
+
+    /// Goes back to the end of the tokens with which both the sequence so far and a prompt begin,
+    /// and returns their number. The prompt's last token is none of them: it has to run, for the
+    /// logits. Slots beyond are not read before they are written, but a ring that has gone round
+    /// has lost what stood there: then there is nothing to go back to.
+    fn rewind(&mut self, prompt: &[u32], seed: u32) -> Result<usize> {
+        let processed = self.state(StateWord::Position)? as usize;
+        let tokens = self.executor.read_words(self.graph.tokens)?;
+        let (_, before) = prompt.split_last().unwrap_or((&0, &[]));
+        let same = tokens[..processed].iter().zip(before).take_while(|(a, b)| a == b).count();
+        let is_lost = |cache: &KvCache| cache.sliding && processed > cache.capacity;
+        if same < processed && self.graph.caches.iter().any(is_lost) {
+            return Ok(0);
+        }
+        for (word, value) in [(StateWord::Position, same as u32), (StateWord::Seed, seed)] {
+            self.executor.write_words(self.graph.state, word as usize, &[value])?;
+        }
+        Ok(same)
     }
 
     /// Runs a script at full speed: no step is observed, tokens stay on the device between steps.
@@ -380,10 +406,10 @@ impl<'a> Decoder<'a> {
         run: &mut Run,
         on: &mut dyn Observer,
     ) -> Result<()> {
-        self.begin(script)?;
+        run.kept = self.begin(script)?;
         let every_step = pace == Pace::Steps;
         let steps_per_submit = if every_step { Some(1) } else { script.steps_per_submit };
-        let (mut position, mut choice) = (0, 0);
+        let (mut position, mut choice) = (run.kept, 0);
         while position < script.positions() {
             let (tokens, given, steps) = next_stream(self.graph, script, position, every_step);
             if !tokens.is_empty() {

@@ -80,21 +80,13 @@ impl Model {
         if let Some(tokenizer) = self.tokenizer.get() {
             return Ok(tokenizer);
         }
-        let none = || self.undecodable("has no tokenizer; give token ids or a tokenizer.json");
-        let tokenizer = Tokenizer::of_model(&self.file)?.ok_or_else(none)?;
-        if let Some(note) = tokenizer.note() {
-            tracing::warn!("{note}");
-        }
+        let tokenizer = tokenizer_of(&self.file)?;
         Ok(self.tokenizer.get_or_init(|| tokenizer))
     }
 
     /// Encodes and decodes with `tokenizer` from now on, as for a file that has none.
     pub fn set_tokenizer(&mut self, tokenizer: Tokenizer) {
         self.tokenizer = OnceLock::from(tokenizer);
-    }
-
-    fn undecodable(&self, reason: &str) -> Error {
-        Error::Undecodable { path: self.file.path.clone(), reason: reason.to_owned() }
     }
 
     /// Tokens of a prompt.
@@ -112,7 +104,7 @@ impl Model {
     /// There is none, it is no template, or there is no tokenizer to spell its special tokens.
     pub fn chat_template(&self) -> Result<ChatTemplate> {
         let template = ChatTemplate::of(&self.file, self.tokenizer()?)?;
-        template.ok_or_else(|| self.undecodable("has no chat template"))
+        template.ok_or_else(|| undecodable(&self.file, "has no chat template"))
     }
 
     /// Text of tokens, where there is a sound tokenizer. [`Tokenizer::stream`] gives it token by
@@ -206,6 +198,23 @@ impl Model {
             model_n_params: summary.parameters,
         }
     }
+}
+
+fn undecodable(file: &ModelFile, reason: &str) -> Error {
+    Error::Undecodable { path: file.path.clone(), reason: reason.to_owned() }
+}
+
+/// The tokenizer of a checkpoint, whose weights are not looked at.
+///
+/// # Errors
+/// It has none, or one that is not understood.
+pub fn tokenizer_of(file: &ModelFile) -> Result<Tokenizer> {
+    let why = "has no tokenizer; give token ids or a tokenizer.json";
+    let tokenizer = Tokenizer::of_model(file)?.ok_or_else(|| undecodable(file, why))?;
+    if let Some(note) = tokenizer.note() {
+        tracing::warn!("{note}");
+    }
+    Ok(tokenizer)
 }
 
 /// Name of a checkpoint in records: its file or folder, and for `model.safetensors`, as most are

@@ -162,6 +162,8 @@ pub struct Script {
     pub prompt: Vec<u32>,
     /// Tokens of it that run before the others, in a stream of their own that is not timed.
     pub depth: usize,
+    /// Tokens with which both the prompt and the sequence before begin stay in the caches.
+    pub keep: bool,
     /// Tokens fed in place of generated ones, after the prompt.
     pub forced: Vec<u32>,
     /// Execution of the prompt's tokens.
@@ -190,7 +192,7 @@ impl Script {
     }
 
     /// The script of a run that takes over from one that handed out `known` tokens before it
-    /// failed: it feeds them as its own first choices.
+    /// failed: it feeds them as its own first choices, and keeps nothing.
     #[must_use]
     pub fn behind(&self, known: &[u32]) -> Self {
         let ended = self.is_ended_by(known);
@@ -199,6 +201,6 @@ impl Script {
             true => known[..known.len().min(generate.saturating_sub(1))].to_vec(),
             false => self.forced.clone(),
         };
-        Self { forced, generate, ..self.clone() }
+        Self { forced, generate, keep: false, ..self.clone() }
     }
 }

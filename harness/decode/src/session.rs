@@ -112,17 +112,34 @@ impl<'a> Session<'a> {
         n: usize,
         mut on_token: impl FnMut(u32),
     ) -> Result<Run> {
-        let script = Script {
+        let script = self.script(prompt, n);
+        let mut run = Run::default();
+        self.take_over(&script, None, &mut run, &mut Tokens(&mut on_token))?;
+        Ok(run)
+    }
+
+    /// Generates like [`Self::generate`], but behind the tokens with which both the last sequence
+    /// and this prompt begin: they are in the caches already, and only the others run
+    /// ([`Run::kept`]). A turn of a conversation takes the time of its own tokens.
+    ///
+    /// # Errors
+    /// Errors of [`Self::generate`].
+    pub fn go_on(&mut self, prompt: &[u32], n: usize, on: &mut dyn Observer) -> Result<Run> {
+        let script = Script { keep: true, ..self.script(prompt, n) };
+        let mut run = Run::default();
+        self.take_over(&script, None, &mut run, on)?;
+        Ok(run)
+    }
+
+    fn script(&self, prompt: &[u32], n: usize) -> Script {
+        Script {
             prompt: prompt.to_vec(),
             generate: n,
             steps_per_submit: self.options.steps_per_submit,
             stop_at: self.model.config.end_tokens.clone(),
             seed: self.options.seed,
             ..Script::default()
-        };
-        let mut run = Run::default();
-        self.take_over(&script, None, &mut run, &mut Tokens(&mut on_token))?;
-        Ok(run)
+        }
     }
 
     /// Verifies, warms a GPU up, runs a script and verifies its end; or runs it step by step. One
