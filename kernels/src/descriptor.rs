@@ -328,6 +328,9 @@ pub struct Variant<P: 'static> {
     pub unsupported: On<P, Capabilities, Option<String>>,
     /// Layout that it wants for quantised weight rows; see [`Kernel::packing`].
     pub packing: Packing,
+    /// Bytes of the integers that activations are rounded to, by the largest of each 32: 1 to 3,
+    /// or 0 where they stay floats.
+    pub digits: u32,
     /// Its own tolerance if its arithmetic is not the operation's, such as rounding its inputs.
     pub tolerance: Option<OfState<P, Tolerance>>,
 }
@@ -345,6 +348,7 @@ impl<P: 'static> Variant<P> {
         tunables: "",
         unsupported: &|_, _| None,
         packing: Packing::Blocks,
+        digits: 0,
         tolerance: None,
     };
 
@@ -408,6 +412,9 @@ pub struct Tolerance {
     pub rounding: f64,
     /// Normalised mean squared error over the output.
     pub nmse: f64,
+    /// [`Variant::digits`]. The reference derives from them and from the inputs what is allowed in
+    /// addition.
+    pub digits: u32,
     /// Derivation of these figures.
     pub reason: &'static str,
 }
@@ -415,7 +422,7 @@ pub struct Tolerance {
 impl Tolerance {
     /// Tolerance of f32 arithmetic, without a rounding of its own.
     pub const fn new(k: f64, nmse: f64, reason: &'static str) -> Self {
-        Self { k, rounding: 0.0, nmse, reason }
+        Self { k, rounding: 0.0, nmse, digits: 0, reason }
     }
 
     /// No tolerance beyond the rounding of how an output is stored.
@@ -519,7 +526,7 @@ impl<P: Params> Binding<P> {
 
 impl<P: Params> Variant<P> {
     pub(crate) fn erase(&self) -> KernelVariant {
-        let &Self { name, pins_loads, refreshes, tunables, packing, as_stage, .. } = self;
+        let &Self { name, pins_loads, refreshes, tunables, packing, digits, as_stage, .. } = self;
         let grid = |stage: &Stage<P>| Stage { entry: stage.entry, grid: on(stage.grid) };
         Variant {
             stages: list(self.stages.iter().map(grid)),
@@ -536,6 +543,7 @@ impl<P: Params> Variant<P> {
             name,
             pins_loads,
             refreshes,
+            digits,
             tunables,
             packing,
         }
@@ -649,7 +657,8 @@ impl Kernel {
     /// Allowed distance of a variant from the reference.
     pub fn tolerance(&self, variant: Option<&KernelVariant>, problem: &Problem) -> Tolerance {
         let own = variant.and_then(|v| v.tolerance);
-        own.unwrap_or(self.tolerance)(&problem.shape, problem.state)
+        let digits = variant.map_or(0, |v| v.digits);
+        Tolerance { digits, ..own.unwrap_or(self.tolerance)(&problem.shape, problem.state) }
     }
 
     /// Problems that are always checked.

@@ -24,6 +24,7 @@ pub mod attention_prefill;
 pub mod cast;
 pub mod chunk_end;
 pub mod compare;
+pub mod digits;
 pub mod dequant;
 pub mod embed;
 pub mod fused_ffn;
