@@ -262,6 +262,11 @@ pub enum Draw {
     /// Normally distributed values of variance one, rounded to the storage format; weights times a
     /// power of two. Strained: scaled by a power of two, about another mean.
     Normal,
+    /// Normal activations of a residual stream. Stress inputs: as [`Draw::Normal`], or with massive
+    /// values in one or a few columns, or with zeros of both signs and subnormals.
+    Activations,
+    /// Normal weights, some rows so small that f16 holds them, or their scales, as subnormals.
+    TinyRows,
     /// Rows of `row` elements, the first `of` of each queries: normal values. Strained: queries so
     /// large that scores leave what `exp` can hold.
     Queries {
@@ -278,7 +283,8 @@ pub enum Draw {
     /// Few distinct values, so that ties happen, from one that is drawn on. Strained: between
     /// values that lie nearer or farther apart.
     Ties,
-    /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: some are NaN too.
+    /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: none, some or all are NaN or -inf
+    /// too.
     TiesAndNan,
     /// Normal values times a factor, the largest first: the result of an earlier part.
     Descending(f32),
@@ -287,7 +293,7 @@ pub enum Draw {
     /// The step state for a kernel that draws random numbers by the seed. Its time may depend on
     /// the draws, so every timed sample has another seed.
     SeededState,
-    /// Tokens below a vocabulary's size.
+    /// Tokens below a vocabulary's size, every third of its last sixteenth.
     Tokens(usize),
     /// Tokens of a sequence that grows, with room behind it: a step's position may run on while it
     /// is timed.

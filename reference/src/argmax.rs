@@ -1,7 +1,7 @@
 //! The greedy choice: the index of the largest logit.
 //!
-//! The lower index wins a tie, and +0 ties with −0. NaN never wins, unless every logit is NaN: then
-//! the answer is 0. Compared exactly, by [`compare_exact`](crate::compare_exact).
+//! The lower index wins a tie, and +0 ties with −0. NaN and -inf never win: where there is
+//! nothing else the answer is 0. Compared exactly, by [`compare_exact`](crate::compare_exact).
 
 /// The index of the largest of `logits`.
 ///
@@ -12,7 +12,7 @@ pub fn argmax(logits: &[f32]) -> u32 {
     assert!(u32::try_from(logits.len()).is_ok(), "more logits than u32 can index");
     let mut best: Option<(usize, f32)> = None;
     for (i, &logit) in logits.iter().enumerate() {
-        if !logit.is_nan() && best.is_none_or(|(_, largest)| logit > largest) {
+        if logit > best.map_or(f32::NEG_INFINITY, |(_, largest)| largest) {
             best = Some((i, logit));
         }
     }
@@ -37,7 +37,8 @@ mod tests {
     #[test]
     fn nan_never_wins() {
         assert_eq!(argmax(&[NAN, 1.0, NAN, 2.0]), 3);
-        assert_eq!(argmax(&[NAN, f32::NEG_INFINITY]), 1);
+        assert_eq!(argmax(&[NAN, f32::NEG_INFINITY]), 0);
+        assert_eq!(argmax(&[f32::NEG_INFINITY, f32::MIN]), 1);
         assert_eq!(argmax(&[1.0, f32::INFINITY, NAN]), 1);
         assert_eq!(argmax(&[NAN, NAN]), 0);
     }

@@ -141,3 +141,54 @@ pub fn allowed(mut product: Expected, deviations: Vec<f64>, k: f64) -> Expected 
     product.deviation = deviations;
     product
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use approx::assert_relative_eq;
+
+    /// A q8_0 row of scale 1 and codes 0..32.
+    fn row() -> Vec<u8> {
+        [0x00, 0x3c].into_iter().chain(0..32).collect()
+    }
+
+    fn deviation(bytes: u32, x: &[f64]) -> f64 {
+        let mut deviations = [0.0];
+        Digits(bytes).deviations(Format::Q8_0, &row(), x, &mut deviations);
+        deviations[0]
+    }
+
+    #[test]
+    fn by_hand() {
+        // The sum of the squares of 0..32 is 31·32·63/6 = 10416; a step is 254/127 = 2.
+        let mut x = [1.0; 32];
+        x[0] = 254.0;
+        assert_relative_eq!(
+            deviation(1, &x),
+            (4.0 / 12.0 * 10416.0f64).sqrt(),
+            max_relative = 1e-12
+        );
+        assert_eq!(deviation(1, &[0.0; 32]), 0.0);
+        // Only the step counts, and the weight 0 of the massive one rounds nothing of its own.
+        let (one, massive) = (deviation(3, &[1.0; 32]), deviation(3, &x));
+        assert_relative_eq!(massive / one, 254.0 / 2.5f64.sqrt(), max_relative = 1e-3);
+    }
+
+    #[test]
+    fn integers_are_within_it() {
+        for seed in 0..50 {
+            let x: Vec<f64> = (0..32)
+                .map(|i| f64::from(i * i % 29 + seed) * if i == 9 { 2e4 } else { 0.37 })
+                .collect();
+            let top = x.iter().fold(0.0, |top: f64, x| top.max(*x));
+            for (digits, largest) in [(1, 127.0), (2, 32_639.0)] {
+                let step = top / largest;
+                let error: f64 = (0..32)
+                    .zip(&x)
+                    .map(|(w, x)| f64::from(w) * ((x / step).round() * step - x))
+                    .sum();
+                assert!(error.abs() <= DEVIATIONS * deviation(digits, &x), "{seed} {digits}");
+            }
+        }
+    }
+}

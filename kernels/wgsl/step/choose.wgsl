@@ -2,7 +2,8 @@
 // requires: var state, tokens: array<u32>
 struct Candidate { value: f32, index: u32 }
 
-// No logit yet: any number beats it, NaN does not, and index 0 stays if all are NaN.
+// No logit yet: any finite number beats it, NaN and -inf do not, and index 0 is chosen where there is
+// nothing else.
 const NOBODY: Candidate = Candidate(-3.4028234e38, 0xffffffffu);
 
 // The larger value; of equal values the lower index. A NaN compares false and never wins.
