@@ -183,8 +183,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
         # Two chunks a lane.
         Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,KV_SIZE=2100,KV_FORMAT=q8_0,SCALE=0.1118034,N_KV=2060
         Q_PER_KV=4,HEAD_DIM=64,KV_SIZE=4096,KV_FORMAT=q8_0,SCALE=0.125,N_KV=3001
-        # Slots beyond sixteen thousand. One score, large and of either sign: a sentinel is not below.
-        Q_PER_KV=1,KV_HEADS=1,HEAD_DIM=32,KV_SIZE=16500,KV_FORMAT=f16,SCALE=0.18,N_KV=16420
+        # One score, large and of either sign: a sentinel is not below.
         Q_PER_KV=8,KV_HEADS=2,HEAD_DIM=64,KV_SIZE=5,SCALE=100000,N_KV=1
         # Several rounds of every thread group, the last one ragged.
         HEAD_DIM=64,KV_SIZE=9000,KV_FORMAT=f16,SCALE=0.125,N_KV=8771

@@ -92,8 +92,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::<GemvQ>::input("x", floats!(act_format), len!(p => p.n_vectors * p.k))
-            .drawn(&|_| Draw::Activations),
+        Binding::input("x", floats!(act_format), len!(p => p.n_vectors * p.k)),
         Binding::in_out("y", &f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
         Binding::scratch("parts", &f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
     ],
