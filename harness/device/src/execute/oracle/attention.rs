@@ -160,10 +160,10 @@ impl Oracle for AttentionAppend {
     }
 
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
-        let inputs = Inputs { op, values };
+        let inputs = Inputs { op, values, rounding: None };
         let (new, position) = (appended_token(self, &inputs), inputs.position());
         append(self, op, values, (0, position), [&new.k.to_f32(), &new.v.to_f32()]);
-        let inputs = Inputs { op, values };
+        let inputs = Inputs { op, values, rounding: None };
         let caches = ["k_cache", "v_cache"].map(|name| inputs.f32s(name));
         let y = attended(self, &inputs, &new, caches).to_f32();
         let y = y.iter().map(|v| self.act_format.round(*v)).collect();
@@ -187,7 +187,7 @@ impl Oracle for KvAppend {
     }
 
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
-        let inputs = Inputs { op, values };
+        let inputs = Inputs { op, values, rounding: None };
         let position = inputs.position();
         let [k, v] = new_rows(self, inputs.f32s("qkv")).map(<[f32]>::to_vec);
         append(self, op, values, (0, position), [&k, &v]);
@@ -293,7 +293,7 @@ impl Oracle for QkvRopeAppend {
     }
 
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
-        let inputs = Inputs { op, values };
+        let inputs = Inputs { op, values, rounding: None };
         let (tokens, places) = (tokens(self, &inputs), places(self, &inputs));
         for (token, place) in tokens.iter().zip(places) {
             append(self, op, values, place, [&token.k.to_f32(), &token.v.to_f32()]);

@@ -111,6 +111,15 @@ fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
             queries.for_each(|v| *v *= STRESS_QUERIES);
             values
         }
+        Draw::Activations if is_stress && rng.below(2) == 0 => massive(len, rng),
+        Draw::Activations if is_stress && rng.below(4) == 0 => {
+            // Both zeros, a subnormal of f32 and one of f16 among usual values.
+            let small = [0.0, -0.0, 1e-40, 3e-6];
+            let mut values = rng.normals(len);
+            let some = values.iter_mut().filter(|_| rng.below(2) == 0).enumerate();
+            some.for_each(|(i, v)| *v = small[i % small.len()]);
+            values
+        }
         _ if is_stress => {
             // What is stored as f16 has to hold sums of products with them.
             let power = power(-3..=2, rng);
@@ -121,6 +130,21 @@ fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
         }
         _ => rng.normals(len),
     }
+}
+
+/// A massive activation over the median, as trained models have at a sequence's first token.
+const MASSIVE: f32 = 25_000.0;
+
+/// Normal values with massive ones in one or a few places.
+fn massive(len: usize, rng: &mut Rng) -> Vec<f32> {
+    let mut values = rng.normals(len);
+    for _ in 0..1 + rng.below(3) {
+        let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
+        if let Some(v) = values.get_mut(rng.below(len as u32) as usize) {
+            *v = sign * MASSIVE * (1.0 + v.abs().min(1.0));
+        }
+    }
+    values
 }
 
 /// A power of two.
@@ -144,9 +168,16 @@ fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
             state
         }
         Draw::Count(first) => (0..len as u32).map(|i| first + i).collect(),
-        Draw::Tokens(vocab) | Draw::Sequence(vocab) => {
-            (0..len).map(|_| rng.below(vocab as u32)).collect()
+        Draw::Tokens(vocab) => {
+            let (vocab, last) = (vocab as u32, (vocab as u32).div_ceil(16));
+            let token = |i| match i % 3 {
+                // Ids beyond sixteen bits are the last ones of a large vocabulary.
+                0 => vocab - 1 - rng.below(last),
+                _ => rng.below(vocab),
+            };
+            (0..len).rev().map(token).collect()
         }
+        Draw::Sequence(vocab) => (0..len).map(|_| rng.below(vocab as u32)).collect(),
         _ => (0..len).map(|_| rng.below(1000)).collect(),
     }
 }
@@ -160,6 +191,12 @@ fn weights(draw: Draw, matrix: Matrix, len: usize, rng: &mut Rng) -> WeightRows 
     };
     let mut values = rng.normals(len);
     values.iter_mut().for_each(|v| *v *= gain);
+    if draw == Draw::TinyRows {
+        // The normal f16 begin at 2^-14; one row in three and at least the first.
+        for row in values.chunks_mut(k).step_by(3) {
+            row.iter_mut().for_each(|v| *v *= 2f32.powi(-14));
+        }
+    }
     if draw == Draw::TiedRows {
         for row in 0..len / k {
             let other = match row % 8 {
