@@ -595,8 +595,8 @@ mod tests {
             t[8..],
             [2f64.cos() as f32, 2f64.sin() as f32, 0.2f64.cos() as f32, 0.2f64.sin() as f32]
         );
-        let scaled = RopeSpec { freq_factors: Some(vec![4.0, 0.1]), amplitude: 3.0, ..spec };
-        let expected = [0.5f64, 2.0].map(|angle| [3.0 * angle.cos(), 3.0 * angle.sin()]).concat();
+        let scaled = RopeSpec { freq_factors: Some(vec![4.0, 0.125]), amplitude: 3.0, ..spec };
+        let expected = [0.5f64, 1.6].map(|angle| [3.0 * angle.cos(), 3.0 * angle.sin()]).concat();
         assert_eq!(scaled.table()[8..], [0, 1, 2, 3].map(|i| expected[i] as f32));
     }
 }

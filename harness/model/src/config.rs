@@ -2,8 +2,8 @@
 //! guarantees that every tensor is there with the right dimensions. Weight types are not checked:
 //! the decoder says which it can decode.
 //!
-//! Settings that would change the result and are not implemented (biases, experts, soft-capping,
-//! scaled rope) are errors that name them, never ignored.
+//! Settings that would change the result and are not implemented (experts, soft-capping, other
+//! biases) are errors that name them, never ignored.
 
 mod gguf;
 mod huggingface;
