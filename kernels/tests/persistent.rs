@@ -356,9 +356,9 @@ const REFUSED: &str = "\
     let a = x[at]; await_input(); z[at] = a;
         `main` loads `x` ahead of await_input(), and `writes, writer`
     let a = early(at); await_input(); z[at] = a;
-        `pins_loads` loads `x` ahead
+        `early` loads `x` ahead
     let a = deep(at); waits(); z[at] = a;
-        `pins_loads` loads `x` ahead
+        `early` loads `x` ahead
     var a = 0.0; if (at > 3u) { a = x[at]; } await_input(); z[at] = a;
         loads `x` ahead
     var a = 0.0; if (at > 3u) { } else { a = x[at]; } await_input(); z[at] = a;
@@ -545,7 +545,7 @@ fn layers_that_cannot_go_round_are_refused() {
     let ahead = ADDER.replace("let own = word(at);", "let own = word(at) + x[at];");
     let fault = said(&ahead, 8192, &as_is);
     assert!(fault.contains("first: function `main` loads `x` ahead of await_input()"), "{fault}");
-    assert!(fault.contains("`usual` of the same run writes it"), "{fault}");
+    assert!(fault.contains("`usual` of the same kernel writes it"), "{fault}");
     // In one layer nobody has written it.
     let ahead = Text::new(&ahead);
     let [first, _] = rounds(&ahead, 8192);

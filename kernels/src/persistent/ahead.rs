@@ -317,7 +317,7 @@ impl<'a> Walk<'a> {
         let mut others = self.stages.iter().zip(&self.writes).rev();
         let other = others.find(|(stage, w)| before(stage.slot) && w.contains(buffer));
         if let Some((JoinedStage { label: other, .. }, _)) = other {
-            return fault(&format!(", and `{other}` of the same run writes it: load it behind"));
+            return fault(&format!(", and `{other}` of the same kernel writes it: load it behind"));
         }
         let renewed = self.stage().refreshes.contains(&name);
         if self.writes[self.at].contains(buffer) && !renewed {

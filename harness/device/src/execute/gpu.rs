@@ -224,7 +224,8 @@ impl GpuExecutor {
 
     /// Bytes of device memory held.
     pub fn device_bytes(&self) -> u64 {
-        self.blocks.iter().map(|b| b.size()).sum()
+        let blocks = self.blocks.iter().zip(&self.recording.tensors);
+        blocks.filter(|(_, tensor)| !tensor.content.is_unused()).map(|(b, _)| b.size()).sum()
     }
 
     /// The content of a tensor as `f32`s.
