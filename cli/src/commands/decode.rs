@@ -270,7 +270,7 @@ fn print(r: &Report) {
         ("submissions a token", r.submits_per_token.map(|submits| format!("{submits:.3}"))),
         ("dispatches a token", Some(r.dispatches_per_token.to_string())),
         (
-            "runs",
+            "persistent",
             r.persistent_gave_up
                 .as_ref()
                 .map(|g| format!("gave up after {} tokens, then off", g.tokens)),

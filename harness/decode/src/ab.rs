@@ -38,13 +38,13 @@ impl Side {
     }
 }
 
-/// The step of a side: `KERNEL=VARIANT`, `weights=TYPE` or `runs=GRID`. Tuned choices take no part,
+/// The step of a side: `KERNEL=VARIANT`, `weights=TYPE` or `persistent=GRID`. Tuned choices take no part,
 /// and variants are compared as dispatches of their own.
 fn built(gpu: &Gpu, model: &Path, side: &str, context: usize) -> Result<DecodeGraph> {
     let usage = |e: &dyn std::fmt::Display| Error::Usage(format!("{side}: {e}"));
     let (mut hints, mut quantise, mut persistent) = (Hints::new(), None, Persistent::Off);
     match side.split_once('=') {
-        Some(("runs", text)) => persistent = text.parse().map_err(|e: String| usage(&e))?,
+        Some(("persistent", text)) => persistent = text.parse().map_err(|e: String| usage(&e))?,
         Some(("weights", "as_stored")) => {}
         Some(("weights", ty)) => quantise = Some(weight_type(ty).map_err(|e| usage(&e))?),
         _ => hints = parse_hints(&[side.to_owned()])?,
