@@ -1,5 +1,6 @@
 //! `lathe quantize` and conversion while loading.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -381,8 +382,11 @@ fn every_end_token_goes_along() {
         };
         assert_eq!((id("eos"), id("eot"), id("eom")), (Some(1), turn, end_of_message), "{ends:?}");
         let config = file.config().unwrap();
-        let all: Vec<u32> = [Some(1), turn, end_of_message].into_iter().flatten().collect();
-        assert_eq!((config.eos, config.end_tokens), (Some(1), all));
+        // `<|eom_id|>` ends a text by its spelling, named or not.
+        let named = [Some(1), turn, end_of_message, Some(311)];
+        let all: BTreeSet<u32> = named.into_iter().flatten().collect();
+        assert_eq!(config.eos, Some(1));
+        assert_eq!(config.end_tokens.into_iter().collect::<BTreeSet<_>>(), all);
     }
     folder.put("generation_config.json", br#"{"eos_token_id": [1, 310, 311, 312]}"#);
     let error = export(&folder.path(), &path, &with).unwrap_err().to_string();
