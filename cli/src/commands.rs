@@ -2,6 +2,7 @@
 
 mod ab;
 mod bench;
+mod chat;
 mod check;
 mod compare;
 mod decode;
@@ -17,6 +18,7 @@ mod report;
 mod show;
 mod suite;
 mod synth;
+mod tokenize;
 mod tune;
 mod validate;
 
@@ -63,6 +65,10 @@ pub(crate) enum Command {
     Inspect(inspect::Opts),
     /// Decode with a checkpoint
     Decode(decode::Opts),
+    /// Converse with a checkpoint, a line of stdin a turn
+    Chat(chat::Opts),
+    /// Show the tokens of a text, or the text of tokens, without the weights
+    Tokenize(tokenize::Opts),
     /// Find the first operation at which GPU and CPU disagree
     Diff(diff::Opts),
     /// Measure how well a checkpoint predicts a text, and how far it is from another one
@@ -91,6 +97,8 @@ impl Command {
             Command::Quantize(opts) => quantize::run(global, opts),
             Command::Inspect(opts) => inspect::run(global, opts),
             Command::Decode(opts) => decode::run(global, opts),
+            Command::Chat(opts) => chat::run(global, opts),
+            Command::Tokenize(opts) => tokenize::run(global, opts),
             Command::Diff(opts) => diff::run(global, opts),
             Command::Perplexity(opts) => perplexity::run(global, opts),
         }

@@ -15,6 +15,7 @@ use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
 use lathe_harness::gpu::Gpu;
 use lathe_harness::model::synth::weight_type;
+use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_harness::plan::persistent::Persistent;
 use lathe_harness::plan::select::{Hints, parse_hints};
 use lathe_harness::plan::tuned::Store;
@@ -24,7 +25,7 @@ use serde::Serialize;
 use crate::args::{self, float_format, kv_format};
 use crate::global::Global;
 use prompt::PromptOpts;
-pub(crate) use prompt::read_text;
+pub(crate) use prompt::{ChatOpts, Renderer, read_any, read_text};
 pub(crate) use run::RunOpts;
 pub(crate) use sampling::{Reported, SamplingOpts};
 pub(crate) use shown::Shown;
@@ -72,12 +73,22 @@ impl ModelPaths {
 #[derive(Debug, Args)]
 pub(crate) struct ModelOpts {
     #[command(flatten)]
-    pub(crate) path: ModelPath,
+    setup: SetupOpts,
+    #[command(flatten)]
+    prompt: PromptOpts,
+}
+
+/// Options for a model, its text and its steps; shared by `decode`, `diff` and `chat`.
+#[derive(Debug, Args)]
+pub(crate) struct SetupOpts {
+    #[command(flatten)]
+    path: ModelPath,
     /// Convert the matrices while loading, as `lathe quantize --type` does
     #[arg(long, value_name = "TYPE", value_parser = weight_type)]
     quantize: Option<Format>,
-    #[command(flatten)]
-    prompt: PromptOpts,
+    /// This tokenizer.json instead of the model's own tokenizer
+    #[arg(long, value_name = "FILE")]
+    tokenizer: Option<PathBuf>,
     #[command(flatten)]
     step: StepOpts,
     /// Tokens of a prompt that run together, at most; 0 runs it token by token, a decode step each
@@ -164,13 +175,10 @@ pub(crate) struct Loaded {
     pub(crate) options: DecodeOptions,
 }
 
-impl ModelOpts {
-    pub(crate) fn load(&self) -> Result<Loaded> {
+impl SetupOpts {
+    /// The options; the context is that of each graph.
+    pub(crate) fn options(&self) -> Result<DecodeOptions> {
         let (sampling, seed) = (self.sampling.settings(self.seed)?, self.seed.unwrap_or(SEED));
-        // Errors in the prompt are said before a large file is read.
-        let source = self.prompt.read()?;
-        let mut model = Model::open_as(self.path.get()?, self.quantize)?;
-        let (prompt, prompt_text) = self.prompt.tokens(&mut model, source)?;
         let mut options = DecodeOptions { sampling, seed, ..self.step.options()? };
         if let Some(path) = &self.manifest {
             for (kernel, hint) in read_manifest(path)? {
@@ -187,6 +195,30 @@ impl ModelOpts {
             most: self.prompt_chunk.unwrap_or(usual.most),
             acts: self.prompt_activations.unwrap_or(usual.acts),
         });
+        Ok(options)
+    }
+
+    /// The model, with the tokenizer that was asked for.
+    pub(crate) fn open(&self) -> Result<Model> {
+        let mut model = Model::open_as(self.path.get()?, self.quantize)?;
+        if let Some(path) = &self.tokenizer {
+            model.set_tokenizer(Tokenizer::open(path)?);
+        }
+        Ok(model)
+    }
+}
+
+impl ModelOpts {
+    /// True where prompts run in chunks because --prompt-chunk says so.
+    pub(crate) fn asks_for_chunks(&self) -> bool {
+        self.setup.prompt_chunk.is_some_and(|most| most > 0)
+    }
+
+    pub(crate) fn load(&self) -> Result<Loaded> {
+        // Errors in options and prompt are said before a large file is read.
+        let (options, source) = (self.setup.options()?, self.prompt.read()?);
+        let model = self.setup.open()?;
+        let (prompt, prompt_text) = self.prompt.tokens(&model, source)?;
         Ok(Loaded { model, prompt, prompt_text, options })
     }
 

@@ -22,4 +22,5 @@ mod persistent;
 mod rusty;
 mod sampling;
 mod scripts;
+mod smollm2;
 mod tokenizers;

@@ -9,7 +9,7 @@ use lathe_harness::data::rng::Rng;
 use lathe_harness::decode::bench::{Test, Trial};
 use lathe_harness::decode::prompts::drawn;
 use lathe_harness::decode::{
-    Checked, DecodeGraph, DecodeOptions, Decoder, Model, Sampling, Script,
+    Checked, DecodeGraph, DecodeOptions, Decoder, Model, Sampling, Script, Session,
 };
 use lathe_harness::error::Error;
 use lathe_harness::model::synth::{SynthArch, SynthSpec};
@@ -52,6 +52,45 @@ fn a_trial_verifies_and_repeats_itself() {
                 assert_eq!(run.generated.len(), generate + usize::from(depth + prompt > 0));
             }
         }
+    }
+}
+
+/// A prompt behind tokens that are in the caches has the answer that it has alone. Gemma's rings of
+/// 16 slots cannot go back once they went round.
+#[test]
+fn a_session_goes_on_behind_the_tokens_it_knows() {
+    for (name, rings) in [("llama-tiny-f16", false), ("gemma3-tiny-f16", true)] {
+        let model = model(name);
+        let options = DecodeOptions { context: 64, store: None, ..DecodeOptions::of_step(64) };
+        let session = || {
+            let graph = model.graph(None, &options).unwrap();
+            Session::new(&model, graph, None, options.clone())
+        };
+        let tokens = drawn(&model, 7, 40).unwrap();
+        let other = |mut prompt: Vec<u32>, at: usize| {
+            prompt[at] = (prompt[at] + 1) % 100;
+            prompt
+        };
+        let mut talk = session();
+        for (prompt, kept) in [
+            (tokens[..5].to_vec(), 0),
+            // The same again: its last token has to run.
+            (tokens[..5].to_vec(), 4),
+            (tokens[..9].to_vec(), 5),
+            (other(tokens[..9].to_vec(), 3), 3),
+            (tokens[..20].to_vec(), 3),
+            (other(tokens[..24].to_vec(), 10), if rings { 0 } else { 10 }),
+            (tokens[..3].to_vec(), if rings { 0 } else { 2 }),
+        ] {
+            let run = talk.go_on(&prompt, 3, &mut ()).unwrap();
+            let alone = session().generate(&prompt, 3, |_| {}).unwrap();
+            assert_eq!(run.generated, alone.generated, "{name}: {prompt:?}");
+            assert_eq!(run.kept, kept, "{name}: {prompt:?}");
+        }
+        // What was chosen is known too.
+        let run = talk.go_on(&tokens[..5], 4, &mut ()).unwrap();
+        let next = [&tokens[..5], &run.generated, &tokens[5..7]].concat();
+        assert_eq!(talk.go_on(&next, 1, &mut ()).unwrap().kept, 4 + run.generated.len());
     }
 }
 

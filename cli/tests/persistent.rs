@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use lathe_harness::decode::load::LayerWeights;
 use lathe_harness::decode::{
-    Checked, Chunks, DecodeGraph, DecodeOptions, Decoder, Looks, Observer, Script, Session,
+    Checked, Chunks, DecodeGraph, DecodeOptions, Decoder, Looks, Observer, Run, Script, Session,
     Weights, logits_limit,
 };
 use lathe_harness::error::{Error, Result};
@@ -74,6 +74,7 @@ fn of_shape(arch: SynthArch, matrices: Format, context: usize, grid: Grid) -> De
     let layer = LayerWeights {
         attn_norm: ones(hidden),
         qkv: vec![matrix(width + 2 * n_kv_heads * head_dim, hidden)],
+        qkv_bias: None,
         qk_norm: config.qk_norm.then(|| [ones(head_dim), ones(head_dim)]),
         attn_output: matrix(hidden, width),
         post_attention_norm: config.post_norms.then(|| ones(hidden)),
@@ -351,7 +352,8 @@ fn observers_hear_each_token_once_and_every_step() {
         let mut session = golden.model.session(&gpu, session_options(runs)).unwrap();
         let looks = Looks { verify: Some(4), every_step };
         let mut heard = Heard::default();
-        let done = session.decode(&golden.free(4), looks, &mut heard).unwrap();
+        let mut done = Run::default();
+        session.decode(&golden.free(4), looks, &mut done, &mut heard).unwrap();
         let Heard(tokens, steps, ends) = heard;
         assert_eq!((&tokens, &done.generated), (&golden.greedy, &golden.greedy));
         assert_eq!(done.verified.unwrap().positions, 4);

@@ -60,7 +60,7 @@ macro_rules! scripts {
     };
 }
 
-scripts!(decode examples files measure mistakes perplexity usage);
+scripts!(chat decode examples files measure mistakes perplexity usage);
 
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts")

@@ -1,7 +1,7 @@
 //! Properties of any tokenizer and chat template that is accepted, whatever bytes it came from.
 
 use lathe_harness::model::Gguf;
-use lathe_harness::model::chat::ChatTemplate;
+use lathe_harness::model::chat::{ChatTemplate, Conversation};
 use lathe_harness::model::tokenizer::{Tokenizer, Vocabulary};
 
 /// Words, white space, combining characters, control tokens, bytes and a few characters of four.
@@ -63,5 +63,5 @@ pub fn renders(bytes: &[u8]) -> bool {
     let Ok(source) = String::from_utf8(bytes.to_vec()) else { return false };
     let tokens = vec![("bos_token".to_owned(), "<bos>".to_owned())];
     let Ok(template) = ChatTemplate::new(source, tokens) else { return false };
-    template.render(&[("system", "Be brief."), ("user", "hello")]).is_ok()
+    template.render(&Conversation::of(&[("system", "Be brief."), ("user", "hello")])).is_ok()
 }

@@ -144,12 +144,24 @@ codes! {
         Neox = "neox",
     }
 
-    /// Divisors of the rope frequencies.
+    /// Scaling of rope.
     RopeFactors("ROPE_FACTORS_") {
         /// None.
         None = "none",
-        /// Llama 3's `rope_freqs`.
+        /// Frequencies are divided one by one: Llama 3's `rope_freqs`.
         Llama3 = "llama3",
+        /// All frequencies are divided by one number.
+        Linear = "linear",
+        /// As with Llama 3, and sines and cosines are multiplied by a number.
+        Yarn = "yarn",
+    }
+
+    /// Bias of the QKV product.
+    QkvBias("BIAS_") {
+        /// None.
+        None = "none",
+        /// Added to queries, keys and values before anything else.
+        Added = "added",
     }
 
     /// Norm of a vector where it is read.
@@ -296,6 +308,16 @@ impl KvFormat {
 
 /// Values of a vector of q8_0 that share a scale.
 pub const KV_BLOCK: usize = 32;
+
+impl QkvBias {
+    /// Elements of the bias of `len` products.
+    pub const fn of(self, len: usize) -> usize {
+        match self {
+            QkvBias::None => 0,
+            QkvBias::Added => len,
+        }
+    }
+}
 
 impl NormOffset {
     /// Number that is added to the norm's weight.

@@ -261,6 +261,11 @@ pub enum Draw {
     /// Normally distributed values of variance one, rounded to the storage format; weights times a
     /// power of two. Strained: scaled by a power of two, about another mean.
     Normal,
+    /// Normal activations of a residual stream. Stress inputs: as [`Draw::Normal`], or with massive
+    /// values in one or a few columns, or with zeros of both signs and subnormals.
+    Activations,
+    /// Normal weights, some rows so small that f16 holds them, or their scales, as subnormals.
+    TinyRows,
     /// Rows of `row` elements, the first `of` of each queries: normal values. Strained: queries so
     /// large that scores leave what `exp` can hold.
     Queries {
@@ -277,7 +282,7 @@ pub enum Draw {
     /// Few distinct values, so that ties happen, from one that is drawn on. Strained: between
     /// values that lie nearer or farther apart.
     Ties,
-    /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: some are NaN too.
+    /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: some may be NaN or infinite.
     TiesAndNan,
     /// Normal values times a factor, the largest first: the result of an earlier part.
     Descending(f32),
@@ -286,7 +291,7 @@ pub enum Draw {
     /// The step state for a kernel that draws random numbers by the seed. Its time may depend on
     /// the draws, so every timed sample has another seed.
     SeededState,
-    /// Tokens below a vocabulary's size.
+    /// Tokens below a vocabulary's size, every third of its last sixteenth.
     Tokens(usize),
     /// Tokens of a sequence that grows, with room behind it: a step's position may run on while it
     /// is timed.
@@ -327,6 +332,9 @@ pub struct Variant<P: 'static> {
     pub unsupported: On<P, Capabilities, Option<String>>,
     /// Layout that it wants for quantised weight rows; see [`Kernel::packing`].
     pub packing: Packing,
+    /// Bytes of the integers that activations are rounded to, by the largest of each 32: 1 to 3,
+    /// or 0 where they stay floats.
+    pub digits: u32,
     /// Its own tolerance if its arithmetic is not the operation's, such as rounding its inputs.
     pub tolerance: Option<OfState<P, Tolerance>>,
 }
@@ -344,6 +352,7 @@ impl<P: 'static> Variant<P> {
         tunables: "",
         unsupported: &|_, _| None,
         packing: Packing::Blocks,
+        digits: 0,
         tolerance: None,
     };
 
@@ -434,6 +443,9 @@ pub struct Tolerance {
     pub rounding: f64,
     /// Normalised mean squared error over the output.
     pub nmse: f64,
+    /// [`Variant::digits`]. The reference derives from them and from the inputs what is allowed in
+    /// addition.
+    pub digits: u32,
     /// Derivation of these figures.
     pub reason: &'static str,
 }
@@ -441,7 +453,7 @@ pub struct Tolerance {
 impl Tolerance {
     /// Tolerance of f32 arithmetic, without a rounding of its own.
     pub const fn new(k: f64, nmse: f64, reason: &'static str) -> Self {
-        Self { k, rounding: 0.0, nmse, reason }
+        Self { k, rounding: 0.0, nmse, digits: 0, reason }
     }
 
     /// No tolerance beyond the rounding of how an output is stored.
@@ -545,7 +557,7 @@ impl<P: Params> Binding<P> {
 
 impl<P: Params> Variant<P> {
     pub(crate) fn erase(&self) -> KernelVariant {
-        let &Self { name, pins_loads, refreshes, tunables, packing, as_stage, .. } = self;
+        let &Self { name, pins_loads, refreshes, tunables, packing, digits, as_stage, .. } = self;
         let grid = |stage: &Stage<P>| Stage { entry: stage.entry, grid: on(stage.grid) };
         Variant {
             stages: list(self.stages.iter().map(grid)),
@@ -562,6 +574,7 @@ impl<P: Params> Variant<P> {
             name,
             pins_loads,
             refreshes,
+            digits,
             tunables,
             packing,
         }
@@ -675,7 +688,8 @@ impl Kernel {
     /// Allowed distance of a variant from the reference.
     pub fn tolerance(&self, variant: Option<&KernelVariant>, problem: &Problem) -> Tolerance {
         let own = variant.and_then(|v| v.tolerance);
-        own.unwrap_or(self.tolerance)(&problem.shape, problem.state)
+        let digits = variant.map_or(0, |v| v.digits);
+        Tolerance { digits, ..own.unwrap_or(self.tolerance)(&problem.shape, problem.state) }
     }
 
     /// Problems that are always checked.

@@ -446,23 +446,32 @@ pub struct RopeSpec {
     pub head_dim: usize,
     /// Positions 0..positions.
     pub positions: usize,
-    /// Divisors of the frequencies, head_dim/2 of them (Llama 3's `rope_freqs.weight`).
+    /// Divisors of the frequencies, head_dim/2 of them; none means 1.
     pub freq_factors: Option<Vec<f32>>,
+    /// Factor on cosines and sines: yarn's attention factor, else 1.
+    pub amplitude: f32,
 }
 
 impl RopeSpec {
     /// The table that checks of an operation with these parameters use: all positions up to the
     /// current one, and divisors from 1 to 32 where there are some.
     pub fn drawn(base: f32, head_dim: usize, factors: RopeFactors, n_kv: usize) -> Self {
-        let divisor = |i: usize| 1.0 + 31.0 * (i % 7) as f32 / 6.0;
-        let freq_factors = match factors {
-            RopeFactors::None => None,
-            RopeFactors::Llama3 => Some((0..head_dim / 2).map(divisor).collect()),
+        let divisor = |i: usize| match factors {
+            RopeFactors::Linear => 8.0,
+            _ => 1.0 + 31.0 * (i % 7) as f32 / 6.0,
         };
-        Self { base, head_dim, positions: n_kv, freq_factors }
+        let divisors = || (0..head_dim / 2).map(divisor).collect();
+        Self {
+            base,
+            head_dim,
+            positions: n_kv,
+            freq_factors: (factors != RopeFactors::None).then(divisors),
+            // Far enough from one for a kernel that drops it to fail.
+            amplitude: if factors == RopeFactors::Yarn { 1.25 } else { 1.0 },
+        }
     }
 
-    /// `(cos, sin)` of `position * base^(-2i/head_dim) / factor[i]`, as
+    /// `amplitude * (cos, sin)` of `position * base^(-2i/head_dim) / factor[i]`, as
     /// `[positions][head_dim/2][2]`. Computed in f64 on the host: WGSL promises `sin` and `cos`
     /// only to 2^-11 and only within one turn, too little at position 30000.
     pub fn table(&self) -> Vec<f32> {
@@ -478,8 +487,8 @@ impl RopeSpec {
         for position in 0..self.positions {
             for frequency in &frequencies {
                 let (sin, cos) = (position as f64 * frequency).sin_cos();
-                table.push(cos as f32);
-                table.push(sin as f32);
+                table.push((f64::from(self.amplitude) * cos) as f32);
+                table.push((f64::from(self.amplitude) * sin) as f32);
             }
         }
         table
@@ -579,12 +588,15 @@ mod tests {
 
     #[test]
     fn rope_table_has_the_angles() {
-        let spec = RopeSpec { base: 100.0, head_dim: 4, positions: 3, freq_factors: None };
+        let spec = RopeSpec::drawn(100.0, 4, RopeFactors::None, 3);
         let t = spec.table();
         // position 2: angles 2 * 100^0 = 2 and 2 * 100^(-1/2) = 0.2
         assert_eq!(
             t[8..],
             [2f64.cos() as f32, 2f64.sin() as f32, 0.2f64.cos() as f32, 0.2f64.sin() as f32]
         );
+        let scaled = RopeSpec { freq_factors: Some(vec![4.0, 0.125]), amplitude: 3.0, ..spec };
+        let expected = [0.5f64, 1.6].map(|angle| [3.0 * angle.cos(), 3.0 * angle.sin()]).concat();
+        assert_eq!(scaled.table()[8..], [0, 1, 2, 3].map(|i| expected[i] as f32));
     }
 }

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use crate::codes::{
     Activation, Beta, FloatFormat, Format, HeadPart, KvFormat, Norm, NormOffset, Order, Packing,
-    QueryRow, RopeFactors, RopeStyle, TablePart, TokensOf, WindowMove,
+    QkvBias, QueryRow, RopeFactors, RopeStyle, TablePart, TokensOf, WindowMove,
 };
 
 /// Kind of a parameter: it decides how the value is read, swept and printed.
@@ -80,7 +80,7 @@ macro_rules! choices {
 }
 
 choices! {
-    Activation Beta FloatFormat Format HeadPart KvFormat Norm NormOffset Order Packing QueryRow
+    Activation Beta FloatFormat Format HeadPart KvFormat Norm NormOffset Order Packing QkvBias QueryRow
     RopeFactors RopeStyle TablePart TokensOf WindowMove
 }
 

@@ -134,6 +134,14 @@ pub const HEAD_DIM: Typed<usize> =
 pub const QK_NORM: Typed<Norm> =
     choice("QK_NORM", "norm each query and key head first", &Norm::ALL);
 
+/// Bias of queries, keys and values.
+pub const QKV_BIAS: Typed<QkvBias> = mostly(
+    "QKV_BIAS",
+    "add a bias to queries, keys and values first; it lies behind the norm's weights for queries, or \
+     for both",
+    &QkvBias::ALL,
+);
+
 /// Elements of a head that rotate together.
 pub const ROPE_STYLE: Typed<RopeStyle> = choice(
     "ROPE_STYLE",
@@ -145,10 +153,10 @@ pub const ROPE_STYLE: Typed<RopeStyle> = choice(
 pub const ROPE_BASE: Typed<f32> =
     float("ROPE_BASE", "base of the frequencies (in the rope table)", 1e4, 1e6).within(1.0, 1e12);
 
-/// Divisors of the rope table.
+/// Scaling of the rope table.
 pub const ROPE_FACTORS: Typed<RopeFactors> = choice(
     "ROPE_FACTORS",
-    "frequency divisors, Llama 3's rope_freqs (in the rope table)",
+    "frequency divisors, with yarn also a factor on sines and cosines (in the rope table)",
     &RopeFactors::ALL,
 );
 
@@ -167,7 +175,7 @@ pub const fn state<P>() -> Binding<P> {
 
 /// Parameters of a rope table.
 pub trait Rotates {
-    /// Base, head_dim and divisors.
+    /// Base, head_dim and scaling.
     fn table(&self) -> (f32, usize, RopeFactors);
 
     /// Number of rotated tokens, from the position on.

@@ -1,9 +1,18 @@
 //! The greedy choice: the index of the largest logit.
 //!
-//! The lower index wins a tie, and +0 ties with −0. NaN never wins, unless every logit is NaN: then
-//! the answer is 0. Compared exactly, by [`compare_exact`](crate::compare_exact).
+//! The lower index wins a tie, and +0 ties with −0. Where a logit is NaN or infinite, there is no
+//! choice. Compared exactly, by [`compare_exact`](crate::compare_exact).
 
-/// The index of the largest of `logits`.
+/// The choice where some logit is not finite: beyond every vocabulary.
+pub const NO_TOKEN: u32 = u32::MAX;
+
+/// True for a logit that there is no choice with: NaN, an infinity, or the largest float, which
+/// stands for them.
+pub fn is_not_finite(logit: f32) -> bool {
+    !logit.is_finite() || logit == f32::MAX
+}
+
+/// The index of the largest of `logits`; [`NO_TOKEN`] where one is not finite.
 ///
 /// # Panics
 /// When `logits` is empty or longer than `u32` can index.
@@ -12,7 +21,10 @@ pub fn argmax(logits: &[f32]) -> u32 {
     assert!(u32::try_from(logits.len()).is_ok(), "more logits than u32 can index");
     let mut best: Option<(usize, f32)> = None;
     for (i, &logit) in logits.iter().enumerate() {
-        if !logit.is_nan() && best.is_none_or(|(_, largest)| logit > largest) {
+        if is_not_finite(logit) {
+            return NO_TOKEN;
+        }
+        if best.is_none_or(|(_, largest)| logit > largest) {
             best = Some((i, logit));
         }
     }
@@ -24,8 +36,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NAN: f32 = f32::NAN;
-
     #[test]
     fn by_hand() {
         assert_eq!(argmax(&[1.0, 3.0, 2.0]), 1);
@@ -35,11 +45,16 @@ mod tests {
     }
 
     #[test]
-    fn nan_never_wins() {
-        assert_eq!(argmax(&[NAN, 1.0, NAN, 2.0]), 3);
-        assert_eq!(argmax(&[NAN, f32::NEG_INFINITY]), 1);
-        assert_eq!(argmax(&[1.0, f32::INFINITY, NAN]), 1);
-        assert_eq!(argmax(&[NAN, NAN]), 0);
+    fn a_logit_that_is_not_finite_leaves_no_choice() {
+        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+            for at in 0..3 {
+                let mut logits = [0.5, f32::MIN, 2.0];
+                logits[at] = wrong;
+                assert_eq!(argmax(&logits), NO_TOKEN);
+            }
+            assert_eq!(argmax(&[wrong; 2]), NO_TOKEN);
+        }
+        assert_eq!(argmax(&[f32::MIN, f32::MIN]), 0);
     }
 
     #[test]

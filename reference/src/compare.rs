@@ -23,6 +23,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::digits::MEAN_DEVIATIONS;
+
 /// The expected output of a kernel, with the scale per element to which `f32` rounding errors are
 /// proportional (for a dot product Σ|aᵢbᵢ|).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +36,9 @@ pub struct Expected {
     /// Absolute error allowed to a correct kernel whatever its arithmetic, one per value and in its
     /// unit; empty for none.
     pub absolute: Vec<f64>,
+    /// Standard deviation of what rounded inputs add to the error, one per value and in its unit;
+    /// empty for none. Magnitudes include the bound that follows: see [`digits`](crate::digits).
+    pub deviation: Vec<f64>,
     /// Ratio of squared errors with these inputs to those that the limit of NMSE was derived for;
     /// values below one count as one.
     pub amplified: f64,
@@ -59,11 +64,16 @@ impl Expected {
     pub fn join(parts: impl IntoIterator<Item = Expected>) -> Self {
         let mut all = Self::default();
         for part in parts {
-            if !part.absolute.is_empty() {
-                all.absolute.resize(all.value.len(), 0.0);
-                all.absolute.extend(part.absolute);
-            } else if !all.absolute.is_empty() {
-                all.absolute.resize(all.value.len() + part.value.len(), 0.0);
+            let (before, after) = (all.value.len(), all.value.len() + part.value.len());
+            for (all, part) in
+                [(&mut all.absolute, part.absolute), (&mut all.deviation, part.deviation)]
+            {
+                if !part.is_empty() {
+                    all.resize(before, 0.0);
+                    all.extend(part);
+                } else if !all.is_empty() {
+                    all.resize(after, 0.0);
+                }
             }
             all.value.extend(part.value);
             all.magnitude.extend(part.magnitude);
@@ -299,7 +309,9 @@ pub fn compare(
     // A sum may cancel: what rounding one of its terms leaves then outweighs what is left of it.
     let rounded = tolerance.k.min(0.5) * f64::from(f32::EPSILON);
     let least = |magnitude: &f64| (tolerance.smallest() + rounded * magnitude).powi(2);
-    let unavoidable: f64 = expected.magnitude.iter().map(least).sum();
+    let rounded_inputs = expected.deviation.iter().map(|d| (MEAN_DEVIATIONS * d).powi(2));
+    let unavoidable =
+        expected.magnitude.iter().map(least).sum::<f64>() + rounded_inputs.sum::<f64>();
     let nmse = quotient(error, energy);
     let limit = tolerance.nmse * expected.amplified.max(1.0);
     if nmse <= limit || error <= limit * energy + unavoidable {

@@ -19,7 +19,7 @@ const SLOPE: f64 = 1.13;
 pub fn fused_ffn(product: &Expected, activation: Activation) -> Expected {
     let n = product.value.len() / 2;
     assert_eq!(product.value.len(), 2 * n, "gate and up rows in equal number");
-    (0..n)
+    let mut y: Expected = (0..n)
         .map(|i| {
             let (gate, up) = (product.value[i], product.value[n + i]);
             let (y, own) = gated(gate, up, activation);
@@ -27,7 +27,17 @@ pub fn fused_ffn(product: &Expected, activation: Activation) -> Expected {
             let from_gate = SLOPE * product.magnitude[i] * up.abs();
             (y, own + from_gate + act.abs() * product.magnitude[n + i])
         })
-        .collect()
+        .collect();
+    if let Some((gates, ups)) = product.deviation.split_at_checked(n) {
+        // Errors of the two are those of different rows.
+        y.deviation = (0..n)
+            .map(|i| {
+                let (act, _) = gated(product.value[i], 1.0, activation);
+                (SLOPE * gates[i] * product.value[n + i]).hypot(act * ups[i])
+            })
+            .collect();
+    }
+    y
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ pub mod cast;
 pub mod chunk_end;
 pub mod compare;
 pub mod dequant;
+pub mod digits;
 pub mod embed;
 pub mod fused_ffn;
 pub mod gemv;

@@ -57,7 +57,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn rope(style: RopeStyle, base: f32, position: u32) -> Rope<'static> {
-        Rope { style, base, freq_factors: None, position }
+        Rope { style, base, freq_factors: None, amplitude: 1.0, position }
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! `qkv` is query heads, key heads, value heads. Everything is [`qk_norm_rope()`] and the slot of
 //! [`kv_append`](crate::kv_append); values are stored as they are.
 //!
-//! Magnitudes: those of the rotation; 0 for values that are only copied.
+//! Magnitudes: those of the rotation; 0 for values that are only copied. A bias is added to all
+//! heads first: its sum is rounded to f32, as kernels do, and a value's magnitude is that sum.
 
 use crate::Expected;
 use crate::kv_append::{CacheShape, KvFormat};
@@ -22,16 +23,27 @@ pub struct Token {
     pub v: Expected,
 }
 
-/// Norms (`[q, k]` weights of head_dim, eps) and rotates the heads of `qkv`.
+/// Adds a bias to `qkv`, norms (`[q, k]` weights of head_dim, eps) and rotates its heads.
 ///
 /// # Panics
-/// When `qkv` is shorter than two sets of KV heads; same as [`qk_norm_rope()`].
+/// When `qkv` is shorter than two sets of KV heads or the bias than `qkv`; same as
+/// [`qk_norm_rope()`].
 pub fn qkv_rope_append(
     qkv: &[f32],
+    bias: Option<&[f32]>,
     cache: &CacheShape,
     norm: Option<([&[f32]; 2], f32)>,
     rope: &Rope<'_>,
 ) -> Token {
+    let sums: Vec<f32>;
+    let qkv = match bias {
+        None => qkv,
+        Some(bias) => {
+            assert!(bias.len() >= qkv.len(), "{} biases of {}", bias.len(), qkv.len());
+            sums = qkv.iter().zip(bias).map(|(product, bias)| product + bias).collect();
+            &sums
+        }
+    };
     let stored = cache.kv_heads * cache.head_dim;
     let (q, rest) = qkv.split_at(qkv.len() - 2 * stored);
     let (k, v) = rest.split_at(stored);
@@ -39,7 +51,11 @@ pub fn qkv_rope_append(
         let norm = norm.map(|(weights, eps)| (weights[which], eps));
         qk_norm_rope(heads, cache.head_dim, norm, rope)
     };
-    Token { q: rotated(q, 0), k: rotated(k, 1), v: Expected::exact(v) }
+    let v = match bias {
+        None => Expected::exact(v),
+        Some(_) => v.iter().map(|v| (f64::from(*v), f64::from(v.abs()))).collect(),
+    };
+    Token { q: rotated(q, 0), k: rotated(k, 1), v }
 }
 
 /// Puts `new` (kv_heads × head_dim) into the slot of `position` of a cache. If its format has
@@ -81,15 +97,25 @@ mod tests {
         // Base 1 and factor 2/pi: a quarter turn at position 1, (a, b) -> (-b, a). One query head,
         // one key head normed by its rms 5, one value head.
         let factor = [2.0 / std::f32::consts::PI];
-        let rope =
-            Rope { style: RopeStyle::Neox, base: 1.0, freq_factors: Some(&factor), position: 1 };
+        let rope = Rope {
+            style: RopeStyle::Neox,
+            base: 1.0,
+            freq_factors: Some(&factor),
+            amplitude: 1.0,
+            position: 1,
+        };
         let cache = CacheShape { kv_heads: 1, capacity: 3, head_dim: 2 };
         let qkv = [2.0, 2.0, 1.0, 7.0, 5.0, 6.0];
         let norm = Some(([&[1.0, 3.0][..], &[10.0, 5.0][..]], 0.0));
-        let token = qkv_rope_append(&qkv, &cache, norm, &rope);
+        let token = qkv_rope_append(&qkv, None, &cache, norm, &rope);
         assert_relative_eq!(token.q.value[..], [-3.0, 1.0], epsilon = 1e-6);
         assert_relative_eq!(token.k.value[..], [-7.0, 2.0], epsilon = 1e-6);
         assert_eq!(token.v, Expected::exact(&[5.0, 6.0]));
+        // The same heads as sums.
+        let (products, bias) = ([1.0, 0.0, 1.0, 9.0, 4.5, 8.0], [1.0, 2.0, 0.0, -2.0, 0.5, -2.0]);
+        let sum = qkv_rope_append(&products, Some(&bias), &cache, norm, &rope);
+        assert_eq!((&sum.q, &sum.k, &sum.v.value), (&token.q, &token.k, &token.v.value));
+        assert_eq!(sum.v.magnitude, [5.0, 6.0]);
         // Position 4 of 3 slots is slot 1.
         let mut after = Expected::exact(&[1.0; 6]);
         store(&mut after, &token.v, &cache, 4, KvFormat::F16);

@@ -25,7 +25,7 @@ pub fn residual_rms_norm(
     assert_eq!(x.len(), branch.value.len(), "two vectors of one length");
     let normed = post.map(|norm| norm.of(branch));
     let b = normed.as_ref().unwrap_or(branch);
-    let stream: Expected = x
+    let mut stream: Expected = x
         .iter()
         .zip(b.value.iter().zip(&b.magnitude))
         .map(|(&x, (b, magnitude))| {
@@ -33,6 +33,7 @@ pub fn residual_rms_norm(
             (sum, sum.abs() + magnitude)
         })
         .collect();
+    stream.deviation.clone_from(&b.deviation);
     let y = next.map(|norm| norm.of(&stream));
     (stream, y)
 }

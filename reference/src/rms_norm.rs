@@ -43,16 +43,22 @@ impl RmsNorm<'_> {
         let mean = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>() / v.len() as f64;
         let inverse = 1.0 / (mean(&x.value) + f64::from(self.eps)).sqrt();
         let spread = mean(&x.magnitude).sqrt() * inverse;
-        x.value
+        let factor = |w: &f32| inverse * (f64::from(self.offset) + f64::from(*w));
+        let mut y: Expected = x
+            .value
             .iter()
             .zip(&x.magnitude)
             .zip(self.weight)
-            .map(|((x, magnitude), &w)| {
-                let factor = inverse * (f64::from(self.offset) + f64::from(w));
-                let y = x * factor;
-                (y, y.abs() * (1.0 + spread) + magnitude * factor.abs())
+            .map(|((x, magnitude), w)| {
+                let y = x * factor(w);
+                (y, y.abs() * (1.0 + spread) + magnitude * factor(w).abs())
             })
-            .collect()
+            .collect();
+        // The same of deviations, in the two ways.
+        let spread = mean(&x.deviation).sqrt() * inverse;
+        let parts = x.deviation.iter().zip(self.weight).zip(&y.value);
+        y.deviation = parts.map(|((x, w), y)| (x * factor(w)).hypot(y * spread)).collect();
+        y
     }
 }
 

@@ -4,15 +4,15 @@
 //!
 //! ```text
 //! θᵢ = position · base^(−2i/head_dim) / freq_factors[i]
-//! a' = a·cos θᵢ − b·sin θᵢ        b' = a·sin θᵢ + b·cos θᵢ
+//! a' = m·(a·cos θᵢ − b·sin θᵢ)    b' = m·(a·sin θᵢ + b·cos θᵢ)
 //! ```
 //!
-//! Magnitude, for both of a pair: |a| + |b|, of which the products and a sine and cosine read from
+//! The amplitude m is 1 but for yarn. Magnitude, for both of a pair: |m|·(|a| + |b|), of which the products and a sine and cosine read from
 //! a table rounded once err by ε; 0 between heads. A kernel that computes its angle in `f32` is off
 //! by another ε·|θ| of it and fails here at far positions, as it should.
 //!
 //! Sources: Su et al., *RoFormer*, arXiv:2104.09864; frequency factors as in Llama 3's
-//! `rope_freqs.weight`.
+//! `rope_freqs.weight`; amplitude as in Peng et al., *YaRN*, arXiv:2309.00071.
 
 use crate::Expected;
 
@@ -34,6 +34,8 @@ pub struct Rope<'a> {
     pub base: f32,
     /// Divisors of the angles, head_dim/2 of them; none means 1.
     pub freq_factors: Option<&'a [f32]>,
+    /// Factor on both of a rotated pair.
+    pub amplitude: f32,
     /// Index of the token, from 0.
     pub position: u32,
 }
@@ -60,9 +62,10 @@ impl Rope<'_> {
             let (first, second) = self.pair(i, head_dim);
             let (a, b) = (head[first], head[second]);
             let (sin, cos) = self.angle(i, head_dim).sin_cos();
-            value[first] = a * cos - b * sin;
-            value[second] = a * sin + b * cos;
-            magnitude[first] = a.abs() + b.abs();
+            let m = f64::from(self.amplitude);
+            value[first] = m * (a * cos - b * sin);
+            value[second] = m * (a * sin + b * cos);
+            magnitude[first] = m.abs() * (a.abs() + b.abs());
             magnitude[second] = magnitude[first];
         }
     }
@@ -103,7 +106,13 @@ mod tests {
     fn a_quarter_turn_by_hand() {
         // Base 1 makes every frequency 1; position 1 over 2/π is π/2: (a, b) → (−b, a).
         let factors = [2.0 / std::f32::consts::PI; 2];
-        let turn = |style| Rope { style, base: 1.0, freq_factors: Some(&factors), position: 1 };
+        let turn = |style| Rope {
+            style,
+            base: 1.0,
+            freq_factors: Some(&factors),
+            amplitude: 1.0,
+            position: 1,
+        };
         // Two heads of four, one element between them.
         let x = [1.0, 2.0, 3.0, 4.0, 9.0, 5.0, 6.0, 7.0, 8.0];
         let y = rope(&x, 4, 5, &turn(Interleaved));
@@ -113,12 +122,15 @@ mod tests {
         let y = rope(&x, 4, 5, &turn(Neox));
         let expected = [-3.0, -4.0, 1.0, 2.0, 9.0, -7.0, -8.0, 5.0, 6.0];
         assert_relative_eq!(y.value[..], expected, epsilon = 1e-6);
+        let y = rope(&x[..4], 4, 4, &Rope { amplitude: 2.0, ..turn(Neox) });
+        assert_relative_eq!(y.value[..], [-6.0, -8.0, 2.0, 4.0], epsilon = 1e-6);
+        assert_eq!(y.magnitude, [8.0, 12.0, 8.0, 12.0]);
     }
 
     #[test]
     #[should_panic(expected = "do not end in a head")]
     fn part_of_a_head_panics() {
-        let turn = Rope { style: Neox, base: 1.0, freq_factors: None, position: 0 };
+        let turn = Rope { style: Neox, base: 1.0, freq_factors: None, amplitude: 1.0, position: 0 };
         rope(&[0.0; 7], 4, 5, &turn);
     }
 }

@@ -30,7 +30,9 @@
 //! The product of the draw loses its last bit: a compiler that joins a product and a sum in one
 //! rounding has to round the product first.
 //!
-//! NaN counts as −∞, subnormals as 0.
+//! Subnormals count as 0. A logit that is not finite counts as the largest float, whatever the
+//! penalty; so great a sum wins every draw, and there is no choice:
+//! [`NO_TOKEN`](crate::argmax::NO_TOKEN).
 //!
 //! Compared exactly, by [`compare_exact`](crate::compare_exact). [`probabilities`] computes the
 //! same in plain f64 without any of the above; the tests compare the two.
@@ -40,6 +42,8 @@
 //! (noise); Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, SC11 (Philox).
 
 use std::collections::BTreeSet;
+
+use crate::argmax::NO_TOKEN;
 
 /// Parameters of sampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -156,7 +160,10 @@ pub fn sample(logits: &[f32], seen: &[u32], sampling: &Sampling, draw: Draw) -> 
     let scores = scores(logits, seen, sampling.repeat_penalty);
     let noisy = |i: usize| (noisy(scores[i], sampling.temperature, draw.word(i as u32)), i);
     let all = stay(&scores, sampling).into_iter().map(noisy);
-    all.min_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))).map_or(0, |(_, i)| i as u32)
+    match all.min_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))) {
+        Some((sum, i)) if sum < f32::MAX => i as u32,
+        _ => NO_TOKEN,
+    }
 }
 
 /// The tokens that may be drawn.
@@ -216,12 +223,15 @@ pub fn probabilities(logits: &[f32], seen: &[u32], sampling: &Sampling) -> Vec<f
     probabilities
 }
 
-/// Logits after the penalty, without NaN, subnormals and −0.
+/// Logits after the penalty, without NaN, subnormals and −0; the largest float for what is not
+/// finite.
 fn scores(logits: &[f32], seen: &[u32], penalty: f32) -> Vec<f32> {
-    let mut scores: Vec<f32> = logits.iter().map(|l| canonical(*l)).collect();
+    let score = |l: &f32| if l.is_finite() { canonical(*l) } else { f32::MAX };
+    let mut scores: Vec<f32> = logits.iter().map(score).collect();
     let seen: BTreeSet<u32> = seen.iter().copied().collect();
     for token in seen {
-        if let Some(l) = scores.get_mut(token as usize) {
+        let at = token as usize;
+        if let Some(l) = scores.get_mut(at).filter(|_| logits[at].is_finite()) {
             *l = canonical(*l * if *l > 0.0 { 1.0 / penalty } else { penalty });
         }
     }
@@ -397,17 +407,21 @@ mod tests {
     #[test]
     fn odd_logits() {
         let greedy = Sampling { temperature: 0.0, ..PLAIN };
-        assert_eq!(sample(&[f32::NAN, -3.0], &[], &greedy, FIRST), 1);
-        assert_eq!(sample(&[f32::NAN, f32::NAN], &[], &greedy, FIRST), 0);
         assert_eq!(sample(&[-0.0, 0.0, 1e-40], &[], &greedy, FIRST), 0);
-        let hot = Sampling { temperature: f32::MAX, ..PLAIN };
-        assert!((0..50).all(|position| {
-            sample(&[f32::MAX, f32::INFINITY], &[], &hot, Draw { seed: 3, position }) == 1
-        }));
-        for position in 0..50 {
-            let draw = Draw { seed: 3, position };
-            assert_eq!(sample(&[1.0, f32::INFINITY], &[], &PLAIN, draw), 1);
-            assert_eq!(sample(&[f32::NAN, -80.0, f32::NEG_INFINITY], &[], &PLAIN, draw), 1);
+        // Not finite: no choice, however small its share or far down the cuts, penalised or not.
+        let cut = Sampling { top_k: 1, top_p: 0.5, repeat_penalty: 2.0, ..PLAIN };
+        let hot = Sampling { temperature: f32::MAX, ..cut };
+        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+            for settings in [greedy, PLAIN, cut, hot] {
+                for seen in [&[] as &[u32], &[1, 2]] {
+                    let logits = [7.0, -80.0, 3.0].map(|l| if l == 3.0 { wrong } else { l });
+                    let penalised = wrong == f32::MAX && settings.repeat_penalty > 1.0;
+                    let draws = (0..20).map(|position| Draw { seed: 3, position });
+                    let all = draws.map(|draw| sample(&logits, seen, &settings, draw));
+                    let none = Vec::from_iter(all).iter().all(|token| *token == NO_TOKEN);
+                    assert!(none || (penalised && !seen.is_empty()), "{wrong} {settings:?}");
+                }
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use lathe_harness::data::record::Verified;
 use lathe_harness::data::stats;
 use lathe_harness::decode::graph::Selected;
 use lathe_harness::decode::memory::{self, Taken};
-use lathe_harness::decode::{GaveUp, Looks, Prompts, Script, Session, VERIFIED};
+use lathe_harness::decode::{GaveUp, Looks, Prompts, Run, Script, Session, VERIFIED};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::gpu::Pipelines;
 use lathe_harness::measure::copy_bandwidth;
@@ -39,7 +39,9 @@ pub(crate) struct Opts {
     /// Feed these tokens after the prompt instead of the generated ones
     #[arg(long, value_delimiter = ',', value_name = "9,8,…")]
     force_tokens: Vec<u32>,
-    /// Write raw little-endian f32 logits, one row of the vocabulary a position
+    /// Write raw little-endian f32 logits, one row of the vocabulary a position; the prompt then
+    /// runs token by token. With --prompt-chunk N it runs in chunks, and the first row is that of
+    /// its last token
     #[arg(long, value_name = "FILE")]
     logits_out: Option<PathBuf>,
     /// Decode steps in one submission; without it as many as take 16 ms, 32 at most, with
@@ -103,6 +105,9 @@ struct Report {
     copy_gb_s: Option<f64>,
     bandwidth_fraction: Option<f64>,
     verified: Option<Verified>,
+    /// The reason for which the outputs are wrong; absent where they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
     /// Absent where none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     persistent_gave_up: Option<GaveUp>,
@@ -125,7 +130,10 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         prompt,
         forced: opts.force_tokens.clone(),
         // Chunks leave the logits of a prompt's last token only.
-        prompts: if opts.logits_out.is_some() { Prompts::TokenByToken } else { Prompts::Chunks },
+        prompts: match opts.logits_out.is_some() && !opts.model.asks_for_chunks() {
+            true => Prompts::TokenByToken,
+            false => Prompts::Chunks,
+        },
         generate,
         steps_per_submit: opts.steps_per_submit.or(opts.profile.of_steps().then_some(8)),
         stop_at: if opts.ignore_eos { Vec::new() } else { model.config.end_tokens.clone() },
@@ -159,7 +167,14 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         || !script.forced.is_empty()
         || verify == Some(script.positions());
     let mut session = Session::new(&model, graph, executor, options);
-    let run = session.decode(&script, Looks { verify, every_step }, &mut shown)?;
+    let mut run = Run::default();
+    let decoded = session.decode(&script, Looks { verify, every_step }, &mut run, &mut shown);
+    // What was handed out has its figures, whatever was found wrong after it.
+    let failed = match decoded {
+        Ok(()) => None,
+        Err(Error::CheckFailed(why)) if !run.generated.is_empty() => Some(why),
+        Err(error) => return Err(error),
+    };
     let predicted = shown.finish();
     let memory = predicted.zip(gpu.as_deref());
     let memory = memory.map(|(predicted, gpu)| predicted.measured(gpu, session.device_bytes()));
@@ -195,13 +210,14 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
             .zip(copy)
             .map(|(ms, copy)| bytes_per_token as f64 / (ms * 1e-3) / (copy * 1e9)),
         verified: run.verified,
+        failed,
         selected: graph.selected.clone(),
         prompt_tokens: script.prompt,
         generated: run.generated,
         persistent_gave_up: run.persistent_gave_up,
     };
     global.print(&report, || print(&report));
-    Ok(())
+    report.failed.map_or(Ok(()), |why| Err(Error::CheckFailed(why)))
 }
 
 fn rate(count: usize, time: Duration) -> f64 {
@@ -212,9 +228,10 @@ fn rate(count: usize, time: Duration) -> f64 {
 fn print(r: &Report) {
     let ids: Vec<_> = r.generated.iter().map(ToString::to_string).collect();
     eprintln!("tokens {}", ids.join(","));
-    let figure = |text: String| match &r.verified {
-        Some(_) => text,
-        None => format!("{text} (not verified)"),
+    let figure = |text: String| match (&r.verified, &r.failed) {
+        (_, Some(_)) => format!("{text} (wrong)"),
+        (Some(_), None) => text,
+        (None, None) => format!("{text} (not verified)"),
     };
     let adapter = &r.ran.adapter;
     let checks = adapter.runtime_checks;
@@ -226,7 +243,11 @@ fn print(r: &Report) {
             true => format!("the first {} of {all}", v.positions),
             false => format!("all {all}"),
         };
-        format!("{which} positions, NMSE ≤ {:.1e}", v.worst_nmse)
+        let Verified { positions, worst_nmse, worst_kl, same_top1, .. } = v;
+        format!(
+            "{which} positions, NMSE ≤ {worst_nmse:.1e}, KL ≤ {worst_kl:.1e}, same top-1 at \
+             {same_top1} of {positions}"
+        )
     });
     let end = r.verified.as_ref().and_then(|v| v.end_nmse);
     let rows = [

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use clap::Args;
 use lathe_harness::decode::memory::Predicted;
 use lathe_harness::decode::{Chunks, DecodeOptions, Model, Weights};
-use lathe_harness::error::Result;
+use lathe_harness::error::{Error, Result};
+use lathe_harness::model::finite::{self, Values};
+use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_harness::model::{ModelFile, ModelSummary, describe};
 use lathe_kernels::KvFormat;
 use serde::Serialize;
@@ -20,6 +22,10 @@ pub(crate) struct Opts {
     /// GGUF file, folder with config.json and safetensors, or a .safetensors file beside a
     /// config.json
     file: PathBuf,
+    /// Read all values, and list the tensors with one that is NaN or infinite: the first, and how
+    /// many there are
+    #[arg(long)]
+    values: bool,
     /// Predict the device memory of a context of N positions, prompt and generated tokens together,
     /// on the adapter; an error if it does not fit
     #[arg(long, value_name = "N", value_parser = args::count)]
@@ -38,9 +44,16 @@ struct Report {
     summary: ModelSummary,
     decodable: bool,
     reason: Option<String>,
+    /// Reason why text cannot be read, only token ids.
+    text: Option<String>,
+    /// Notes on the files.
+    notes: Vec<String>,
     /// Prediction for `--context`.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Predicted>,
+    /// What `--values` found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Values>,
 }
 
 pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
@@ -57,7 +70,19 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
     };
     let refusal = refusal.or(too_large);
-    let report = Report { summary, decodable: reason.is_none(), reason, memory };
+    let mut notes = file.notes().to_vec();
+    let text = match Tokenizer::of_model(&file) {
+        Ok(Some(tokenizer)) => {
+            notes.extend(tokenizer.note());
+            None
+        }
+        Ok(None) => Some(format!("{}: has no tokenizer", file.path.display())),
+        Err(error) => Some(error.to_string()),
+    };
+    let values = opts.values.then(|| finite::values(&file));
+    let refusal = refusal.or_else(|| values.as_ref().and_then(wrong_values));
+    let decodable = reason.is_none();
+    let report = Report { summary, decodable, reason, text, notes, memory, values };
     if global.json {
         out::json(&report);
         return refusal.map_or(Ok(()), Err);
@@ -67,7 +92,8 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         "{}: {}, {}, {} parameters, {} of {} are tensors",
         s.path.display(),
         match (s.gguf_version, s.files) {
-            (Some(version), _) => format!("GGUF version {version}"),
+            (Some(version), 1) => format!("GGUF version {version}"),
+            (Some(version), files) => format!("GGUF version {version} in {files} files"),
             (None, 1) => "safetensors".to_owned(),
             (None, files) => format!("safetensors in {files} files"),
         },
@@ -105,13 +131,54 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         t.add_row(vec![line.key.clone(), line.ty.to_owned(), line.value.clone()]);
     }
     out::fitted(t);
-    if report.decodable {
-        outln!("can be decoded");
+    if let Some(values) = &report.values {
+        if !values.unknown.is_empty() {
+            outln!("not read, of types that are not decoded: {}", values.unknown.join(", "));
+        }
+        if values.not_finite.is_empty() {
+            outln!("all values of {} tensors are finite", values.tensors);
+        } else {
+            let heads = ["tensor", "not finite", "first", "is", "byte", "of file"];
+            let mut t = table::table(&heads, &[1, 2, 4]);
+            for bad in &values.not_finite {
+                t.add_row(vec![
+                    bad.name.clone(),
+                    bad.count.to_string(),
+                    bad.index.to_string(),
+                    bad.value.clone(),
+                    bad.byte.to_string(),
+                    bad.file.clone(),
+                ]);
+            }
+            out::fitted(t);
+        }
+    }
+    for note in &report.notes {
+        outln!("{note}");
+    }
+    match &report.text {
+        _ if !report.decodable => {}
+        None => outln!("can be decoded"),
+        Some(why) => outln!("can be decoded from token ids; text cannot be read: {why}"),
     }
     if let (Some(memory), Some(context)) = (&report.memory, opts.context) {
         outln!("device memory with {context} positions: {memory}");
     }
     refusal.map_or(Ok(()), Err)
+}
+
+/// The error for a file with values that are not finite.
+fn wrong_values(values: &Values) -> Option<Error> {
+    let first = values.not_finite.first()?;
+    Some(Error::CheckFailed(format!(
+        "{} of {} tensors have values that are not finite, {} the first: element {} is {}, byte {}",
+        values.not_finite.len(),
+        values.tensors,
+        first.name,
+        first.index,
+        first.value,
+        first.byte
+    )))
 }
 
 /// Predicts the memory of a context on the adapter, and checks that it fits.

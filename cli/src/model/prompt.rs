@@ -6,23 +6,33 @@ use clap::Args;
 use lathe_harness::decode::Model;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::files;
-use lathe_harness::model::chat::ChatTemplate;
-use lathe_harness::model::tokenizer::Tokenizer;
+use lathe_harness::model::chat::{ChatError, ChatTemplate, Conversation};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Prompt")]
 pub(crate) struct PromptOpts {
     #[command(flatten)]
     source: SourceOpts,
-    /// With --chat, what the system says first
+    #[command(flatten)]
+    chat: ChatOpts,
+}
+
+/// What a conversation holds beside its messages.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Conversation")]
+pub(crate) struct ChatOpts {
+    /// What the system says first
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// With --chat, this template (Jinja, or a tokenizer_config.json) instead of the model's
+    /// JSON array of the tools that the model may call, as its template wants them
+    #[arg(long, value_name = "FILE")]
+    tools: Option<PathBuf>,
+    /// Variable of the template as JSON, such as enable_thinking=false. May be repeated
+    #[arg(long, value_name = "NAME=JSON")]
+    set: Vec<String>,
+    /// This template (Jinja, or a tokenizer_config.json) instead of the model's
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
-    /// This tokenizer.json instead of the model's own tokenizer
-    #[arg(long, value_name = "FILE")]
-    tokenizer: Option<PathBuf>,
 }
 
 /// Exactly one source of a prompt.
@@ -45,12 +55,16 @@ struct SourceOpts {
     /// from stdin
     #[arg(long, value_name = "TEXT")]
     chat: Option<String>,
+    /// Prompt as a conversation, a JSON array of messages, through the model's chat template; - is
+    /// stdin
+    #[arg(long, value_name = "FILE")]
+    messages: Option<PathBuf>,
 }
 
 /// A prompt as it was given.
 pub(crate) enum Source {
     Text(String),
-    Chat(String),
+    Chat(Conversation),
     Tokens(Vec<u32>),
 }
 
@@ -70,53 +84,88 @@ impl PromptOpts {
         } else if let Some(path) = &given.prompt_file {
             Source::Text(read_text(path, what)?)
         } else if let Some(text) = &given.chat {
-            return argument(text, "--chat").map(Source::Chat);
+            let mut conversation = self.chat.begin(None)?;
+            conversation.say("user", &argument(text, "--chat")?);
+            return Ok(Source::Chat(conversation));
+        } else if let Some(path) = &given.messages {
+            return self.chat.begin(Some(path)).map(Source::Chat);
         } else if let Some(path) = &given.prompt_tokens_file {
             Source::Tokens(parse_ids(&read_text(path, what)?, &shown(path))?)
         } else if !given.prompt_tokens.is_empty() {
             Source::Tokens(given.prompt_tokens.clone())
         } else {
             return Err(Error::Usage(
-                "give a prompt: --prompt TEXT, --prompt-file FILE, --chat TEXT, --prompt-tokens \
-                 2,5,7 or --prompt-tokens-file FILE"
+                "give a prompt: --prompt TEXT, --prompt-file FILE, --chat TEXT, --messages FILE, \
+                 --prompt-tokens 2,5,7 or --prompt-tokens-file FILE"
                     .into(),
             ));
         };
-        match (&self.system, &self.chat_template) {
-            (None, None) => Ok(source),
-            (system, _) => {
-                let option = if system.is_some() { "system" } else { "chat-template" };
-                Err(Error::Usage(format!("--{option} says nothing without --chat TEXT")))
+        match self.chat.first_given() {
+            None => Ok(source),
+            Some(option) => {
+                let why = format!("--{option} says nothing without --chat TEXT or --messages FILE");
+                Err(Error::Usage(why))
             }
         }
     }
 
-    /// A prompt's tokens, and the text that they are, where it was text. The model gets the
-    /// tokenizer that was asked for.
+    /// A prompt's tokens, and the text that they are, where it was text.
     pub(crate) fn tokens(
         &self,
-        model: &mut Model,
+        model: &Model,
         source: Source,
     ) -> Result<(Vec<u32>, Option<String>)> {
-        if let Some(path) = &self.tokenizer {
-            model.set_tokenizer(Tokenizer::open(path)?);
-        }
         let (tokens, text) = match source {
             Source::Tokens(tokens) => return Ok((tokens, None)),
             Source::Text(text) => (model.encode(&text)?, text),
-            Source::Chat(text) => {
-                let text = self.render(model, &text)?;
-                let encoded = model.tokenizer()?.encode_markup(&text);
-                (encoded.map_err(|e| Error::Usage(format!("--chat: {e}")))?, text)
-            }
+            Source::Chat(conversation) => self.chat.renderer(model)?.tokens(&conversation)?,
         };
         if tokens.is_empty() {
             return Err(Error::Usage("the prompt has no tokens; decoding starts from one".into()));
         }
         Ok((tokens, Some(text)))
     }
+}
 
-    fn render(&self, model: &Model, user: &str) -> Result<String> {
+impl ChatOpts {
+    /// The first of its options that was given.
+    fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            ("system", self.system.is_some()),
+            ("tools", self.tools.is_some()),
+            ("set", !self.set.is_empty()),
+            ("chat-template", self.chat_template.is_some()),
+        ];
+        given.into_iter().find_map(|(option, given)| given.then_some(option))
+    }
+
+    /// A conversation with tools and variables, what the system says, and the messages of a file.
+    pub(crate) fn begin(&self, messages: Option<&Path>) -> Result<Conversation> {
+        let mut conversation = Conversation::default();
+        for variable in &self.set {
+            let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
+            let set = conversation.set(name, value);
+            set.map_err(|e| Error::Usage(format!("--set {variable}: {e}")))?;
+        }
+        let at = |path: &Path| {
+            let path = shown(path);
+            move |e: ChatError| Error::Usage(format!("{path}: {e}"))
+        };
+        if let Some(path) = &self.tools {
+            conversation.add_tools(&read_text(path, "the array of tools")?).map_err(at(path))?;
+        }
+        if let Some(text) = &self.system {
+            conversation.say("system", text);
+        }
+        if let Some(path) = messages {
+            let text = read_text(path, "the array of messages")?;
+            conversation.add_messages(&text).map_err(at(path))?;
+        }
+        Ok(conversation)
+    }
+
+    /// The template that was asked for, or the model's, with the model's tokenizer.
+    pub(crate) fn renderer<'a>(&self, model: &'a Model) -> Result<Renderer<'a>> {
         let template = match &self.chat_template {
             None => model.chat_template()?,
             Some(path) => {
@@ -124,12 +173,27 @@ impl PromptOpts {
                 ChatTemplate::open(path, tokens)?
             }
         };
-        let system = self.system.iter().map(|text| ("system", text.as_str()));
-        let messages: Vec<_> = system.chain([("user", user)]).collect();
-        let path = self.chat_template.as_ref().unwrap_or(&model.file.path);
-        template
-            .render(&messages)
-            .map_err(|e| Error::Undecodable { path: path.clone(), reason: e.to_string() })
+        let path = self.chat_template.as_ref().unwrap_or(&model.file.path).clone();
+        Ok(Renderer { model, template, path })
+    }
+}
+
+/// A chat template and a tokenizer: conversations to tokens.
+pub(crate) struct Renderer<'a> {
+    pub(crate) model: &'a Model,
+    template: ChatTemplate,
+    /// File of the template.
+    path: PathBuf,
+}
+
+impl Renderer<'_> {
+    /// Tokens of a conversation, up to where the model's answer begins, and their text.
+    pub(crate) fn tokens(&self, conversation: &Conversation) -> Result<(Vec<u32>, String)> {
+        let rendered = self.template.render(conversation);
+        let text = rendered
+            .map_err(|e| Error::Undecodable { path: self.path.clone(), reason: e.to_string() })?;
+        let tokens = self.model.tokenizer()?.encode_markup(&text);
+        Ok((tokens.map_err(|e| Error::Usage(format!("the conversation: {e}")))?, text))
     }
 }
 
@@ -139,15 +203,20 @@ fn shown(path: &Path) -> String {
 
 /// The text of a file, or of stdin for `-`. An error says `what` is empty.
 pub(crate) fn read_text(path: &Path, what: &str) -> Result<String> {
-    let read = match path == Path::new("-") {
-        true => files::read_from(std::io::stdin().lock(), files::DATA).and_then(files::text),
-        false => files::read_text(path, files::DATA),
-    };
-    let text = read.map_err(Error::io(shown(path)))?;
+    let text = read_any(path)?;
     match text.is_empty() {
         true => Err(Error::Usage(format!("{}: {what} is empty", shown(path)))),
         false => Ok(text),
     }
+}
+
+/// The text of a file, or of stdin for `-`, which may be empty.
+pub(crate) fn read_any(path: &Path) -> Result<String> {
+    let read = match path == Path::new("-") {
+        true => files::read_from(std::io::stdin().lock(), files::DATA).and_then(files::text),
+        false => files::read_text(path, files::DATA),
+    };
+    read.map_err(Error::io(shown(path)))
 }
 
 /// Token ids with commas or white space between.

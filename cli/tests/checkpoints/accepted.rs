@@ -77,6 +77,39 @@ fn keys_of_before_say_the_same() {
     }
 }
 
+/// Settings that transformers' Gemma 3 and Mistral have where a configuration leaves them out.
+#[test]
+fn settings_that_are_left_out_have_the_values_of_transformers() {
+    let read = |parts: &Parts| Model::open(parts.write().path()).unwrap().config;
+    let mut parts = Parts::golden("gemma3-tiny-linear");
+    let expected = read(&parts);
+    let keys = parts.config.as_object_mut().unwrap();
+    let scaling = keys.remove("rope_parameters").unwrap()["full_attention"].clone();
+    // transformers 4 says it this way.
+    keys.insert("rope_scaling".into(), scaling);
+    keys.remove("rms_norm_eps");
+    keys.remove("vocab_size");
+    assert_eq!(read(&parts), expected);
+    parts.config.as_object_mut().unwrap().remove("num_key_value_heads");
+    parts.config.as_object_mut().unwrap().remove("num_attention_heads");
+    let said = ModelFile::open(parts.write().path()).unwrap().config().unwrap_err().to_string();
+    assert!(said.contains("[128, 256], the metadata ask for [128, 512]"), "{said}");
+    let mut parts = Parts::golden("mistral-tiny");
+    for (window, context, expected) in [
+        (Some(json!(16)), 128, Some(16)),
+        (Some(json!(128)), 128, None),
+        (Some(Value::Null), 32_768, None),
+        (None, 32_768, Some(4096)),
+    ] {
+        parts.config["max_position_embeddings"] = json!(context);
+        let keys = parts.config.as_object_mut().unwrap();
+        keys.remove("sliding_window");
+        keys.extend(window.map(|window| ("sliding_window".to_owned(), window)));
+        let config = read(&parts);
+        assert_eq!((config.layer_window(0), config.layer_window(1)), (expected, expected));
+    }
+}
+
 /// The divisors that the official converter wrote into the folder's GGUF.
 #[test]
 fn rope_divisors_are_those_of_the_converter() {

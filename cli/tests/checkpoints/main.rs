@@ -16,6 +16,7 @@ mod hostile;
 mod mutated;
 mod quantize;
 mod replay;
+mod settings;
 mod table;
 
 use std::path::Path;

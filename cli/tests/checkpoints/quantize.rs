@@ -1,5 +1,6 @@
 //! `lathe quantize` and conversion while loading.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +16,7 @@ use lathe_kernels::Format;
 use serde_json::{Value, json};
 
 use crate::common::nmse;
-use crate::folder::Parts;
+use crate::folder::{Parts, Stored};
 use crate::{GOLDENS, Golden, common, hold, logits, trained};
 
 pub(crate) fn spec(weights: Format) -> ExportSpec {
@@ -86,6 +87,62 @@ fn a_folder_becomes_the_file_that_the_official_package_wrote() {
         );
         hold(&Golden::load(name), &path, None, 1e-10);
     }
+}
+
+/// A written file holds what llama.cpp's readers compute the folder's rope from.
+#[test]
+fn a_folder_with_scaled_rope_becomes_a_file_that_says_so() {
+    let out = tempfile::tempdir().unwrap();
+    for (name, expected) in common::FOLDERS.into_iter().zip([
+        "gemma3 attention.sliding_window_pattern=2 rope.scaling.factor=8 rope.scaling.type=linear",
+        "llama rope.scaling.factor=4 rope.scaling.type=linear",
+        "qwen3 rope.scaling.factor=4 rope.scaling.original_context_length=32 rope.scaling.type=yarn",
+        "llama rope.scaling.attn_factor=1.0978111 rope.scaling.factor=4 \
+         rope.scaling.original_context_length=32 rope.scaling.type=yarn \
+         rope.scaling.yarn_beta_fast=16 rope.scaling.yarn_beta_slow=2",
+        "llama",
+        "llama",
+        "qwen2",
+    ]) {
+        let path = out.path().join(name).with_extension("gguf");
+        export(&common::golden(name), &path, &spec(Format::Bf16)).unwrap();
+        let file = ModelFile::open(&path).unwrap();
+        let arch = file.config().unwrap().arch.name();
+        let keys = file.gguf().unwrap().metadata.iter();
+        let mut said: Vec<String> = keys
+            .filter(|(key, _)| key.contains(".rope.scaling.") || key.ends_with("_pattern"))
+            .map(|(key, value)| format!("{}={value}", key.split_once('.').unwrap().1))
+            .collect();
+        said.sort();
+        said.insert(0, arch.to_owned());
+        assert_eq!(said.join(" "), expected, "{name}");
+        hold(&Golden::load(name), &path, None, 1e-10);
+    }
+}
+
+/// A Llama with biases, in a folder and in the file made of it, whose Q and K rows have another
+/// order: the values of all biases move with their rows.
+#[test]
+fn biases_of_a_llama_move_with_their_rows() {
+    let mut parts = Parts::golden("llama-tiny-linear");
+    parts.config["attention_bias"] = json!(true);
+    for layer in 0..2 {
+        for (part, len) in [("q", 128), ("k", 64), ("v", 64)] {
+            let name = format!("model.layers.{layer}.self_attn.{part}_proj.bias");
+            let value = |i: usize| ((i * 37 + layer) % 23) as f32 / 16.0 - 0.5;
+            let data = (0..len).flat_map(|i| value(i).to_le_bytes()).collect();
+            let (dtype, shape) = ("F32".to_owned(), vec![len as u64]);
+            parts.tensors.push(Stored { name, dtype, shape, data });
+        }
+    }
+    let (folder, golden) = (parts.write(), Golden::load("llama-tiny-linear"));
+    let path = folder.join("biased.gguf");
+    export(&folder.path(), &path, &spec(Format::Bf16)).unwrap();
+    let script = golden.forced();
+    let [(of_folder, _), (of_file, _)] =
+        [folder.path(), path].map(|path| logits(&path, None, None, &script));
+    assert!(nmse(&of_folder, &of_file) < 1e-12);
+    assert!(nmse(&golden.logits, &of_folder[..golden.logits.len()]) > 1e-2, "biases matter");
 }
 
 fn rows(weights: &Weights) -> Vec<&WeightRows> {
@@ -325,8 +382,11 @@ fn every_end_token_goes_along() {
         };
         assert_eq!((id("eos"), id("eot"), id("eom")), (Some(1), turn, end_of_message), "{ends:?}");
         let config = file.config().unwrap();
-        let all: Vec<u32> = [Some(1), turn, end_of_message].into_iter().flatten().collect();
-        assert_eq!((config.eos, config.end_tokens), (Some(1), all));
+        // `<|eom_id|>` ends a text by its spelling, named or not.
+        let named = [Some(1), turn, end_of_message, Some(311)];
+        let all: BTreeSet<u32> = named.into_iter().flatten().collect();
+        assert_eq!(config.eos, Some(1));
+        assert_eq!(config.end_tokens.into_iter().collect::<BTreeSet<_>>(), all);
     }
     folder.put("generation_config.json", br#"{"eos_token_id": [1, 310, 311, 312]}"#);
     let error = export(&folder.path(), &path, &with).unwrap_err().to_string();

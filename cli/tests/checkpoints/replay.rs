@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use lathe_harness::model::Gguf;
-use lathe_harness::model::chat::ChatTemplate;
+use lathe_harness::model::chat::{ChatTemplate, Conversation};
 
 use crate::corpus::{self, Random};
 use crate::{gguf_broken, gguf_read};
@@ -263,7 +263,7 @@ fn templates_of_models_spell_conversations() {
         let source = &all.iter().find(|file| file.0 == name).unwrap().1;
         let source = String::from_utf8(source.clone()).unwrap();
         let template = ChatTemplate::new(source, bos.clone()).unwrap();
-        template.render(texts).map_err(|error| error.to_string())
+        template.render(&Conversation::of(texts)).map_err(|error| error.to_string())
     };
     let user = [("user", " hi\n")];
     let system = [("system", "Be brief."), ("user", "hi")];

@@ -14,12 +14,13 @@ use lathe_kernels::{STATE_WORDS, StateWord};
 use serde::Serialize;
 
 use super::Observer;
-use super::graph::DecodeGraph;
+use super::graph::{DecodeGraph, KvCache};
 use super::options::{Prompts, Script};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{Batch, Execute, Stream, Submission};
 use lathe_device::plan::recording::Part;
 use lathe_record::record::Verified;
+use lathe_reference::argmax::NO_TOKEN;
 
 /// Longest time of a submission whose number of steps is not given. More steps mean less waiting
 /// between submissions; with fewer a reader sees tokens come one by one.
@@ -34,6 +35,8 @@ pub struct Decoder<'a> {
     pub graph: &'a DecodeGraph,
     /// Executor of the graph's recording.
     pub executor: &'a mut dyn Execute,
+    /// Parts that ran since the last reset.
+    pub(super) ran: Vec<Part>,
 }
 
 /// Work of one call of the loop, from the current position on.
@@ -56,6 +59,8 @@ pub struct Run {
     /// The model's choices, starting with the one after the prompt; of several sequences one after
     /// the other.
     pub generated: Vec<u32>,
+    /// Tokens of the prompt that were in the caches already.
+    pub kept: usize,
     /// Time to the first generated token.
     pub ttft: Duration,
     /// Wall time of every decode step after the first token; steps of one submission end together
@@ -189,7 +194,7 @@ impl Observer for Steps<'_> {
 impl<'a> Decoder<'a> {
     /// A decoder where the executor stands.
     pub fn new(graph: &'a DecodeGraph, executor: &'a mut dyn Execute) -> Self {
-        Self { graph, executor }
+        Self { graph, executor, ran: Vec::new() }
     }
 
     /// Forgets every sequence: cleared caches, a step state that has seen no token, and the seed of
@@ -207,6 +212,7 @@ impl<'a> Decoder<'a> {
             self.executor.clear(cache.v)?;
         }
         self.executor.clear(self.graph.state)?;
+        self.ran.clear();
         let state = self.executor.read_words(self.graph.state)?;
         for word in [StateWord::Position, StateWord::PromptLen, StateWord::Choice] {
             let left = state[word as usize];
@@ -252,7 +258,8 @@ impl<'a> Decoder<'a> {
     /// in it, of several sequences with one word that says it has ended, and may end the stream.
     ///
     /// # Errors
-    /// The context has no room for that many, or the device is lost.
+    /// The context has no room for that many, a step's logits are not finite, or the device is
+    /// lost.
     fn step(
         &mut self,
         work: Work,
@@ -282,14 +289,27 @@ impl<'a> Decoder<'a> {
             at += count;
         }
         let joined_up_to = work.steps_per_submit.is_none().then_some(FRAME);
+        let parts = submissions.iter().flat_map(|submission| &submission.parts);
+        self.ran.extend(parts.clone().copied());
         let words = self.graph.tokens;
         let stream = Stream { submissions, words, joined_up_to, timed: work.timed };
-        let mut last = Duration::ZERO;
-        self.executor.stream(&stream, &mut |batch| {
+        let (mut last, mut is_finite) = (Duration::ZERO, true);
+        self.executor.stream(&stream, &mut |mut batch| {
             let took = batch.at - last;
             last = batch.at;
+            if let Some(end) = batch.words.iter().position(|word| *word == NO_TOKEN) {
+                // What was chosen before it stands.
+                is_finite = false;
+                batch.words.truncate(end);
+                batch.steps = batch.steps.min(end);
+                if end > 0 {
+                    let _ = on(took, batch);
+                }
+                return ControlFlow::Break(());
+            }
             on(took, batch)
-        })
+        })?;
+        if is_finite { Ok(()) } else { Err(self.not_finite()?) }
     }
 
     /// Runs given tokens from the current position on.
@@ -308,8 +328,9 @@ impl<'a> Decoder<'a> {
         self.step(work, &mut |_, _| ControlFlow::Continue(()))
     }
 
-    /// Checks that a script fits, and forgets all earlier tokens.
-    fn begin(&mut self, script: &Script) -> Result<()> {
+    /// Checks that a script fits, and forgets all earlier tokens but those it keeps, whose number
+    /// it returns.
+    fn begin(&mut self, script: &Script) -> Result<usize> {
         if self.graph.sequences != 1 {
             let n = self.graph.sequences;
             return Err(Error::Usage(format!("a run has one sequence, the graph has {n}")));
@@ -320,7 +341,30 @@ impl<'a> Decoder<'a> {
         self.graph.fits(script.positions())?;
         self.graph.knows(&script.prompt, "")?;
         self.graph.knows(&script.forced, "")?;
-        self.reset(script.seed)
+        let kept = if script.keep { self.rewind(&script.prompt, script.seed)? } else { 0 };
+        if kept == 0 {
+            self.reset(script.seed)?;
+        }
+        Ok(kept)
+    }
+
+    /// Goes back to the end of the tokens with which both the sequence so far and a prompt begin,
+    /// and returns their number. The prompt's last token is none of them: it has to run, for the
+    /// logits. Slots beyond are not read before they are written, but a ring that has gone round
+    /// has lost what stood there: then there is nothing to go back to.
+    fn rewind(&mut self, prompt: &[u32], seed: u32) -> Result<usize> {
+        let processed = self.state(StateWord::Position)? as usize;
+        let tokens = self.executor.read_words(self.graph.tokens)?;
+        let (_, before) = prompt.split_last().unwrap_or((&0, &[]));
+        let same = tokens[..processed].iter().zip(before).take_while(|(a, b)| a == b).count();
+        let is_lost = |cache: &KvCache| cache.sliding && processed > cache.capacity;
+        if same < processed && self.graph.caches.iter().any(is_lost) {
+            return Ok(0);
+        }
+        for (word, value) in [(StateWord::Position, same as u32), (StateWord::Seed, seed)] {
+            self.executor.write_words(self.graph.state, word as usize, &[value])?;
+        }
+        Ok(same)
     }
 
     /// Runs a script at full speed: no step is observed, tokens stay on the device between steps.
@@ -362,10 +406,10 @@ impl<'a> Decoder<'a> {
         run: &mut Run,
         on: &mut dyn Observer,
     ) -> Result<()> {
-        self.begin(script)?;
+        run.kept = self.begin(script)?;
         let every_step = pace == Pace::Steps;
         let steps_per_submit = if every_step { Some(1) } else { script.steps_per_submit };
-        let (mut position, mut choice) = (0, 0);
+        let (mut position, mut choice) = (run.kept, 0);
         while position < script.positions() {
             let (tokens, given, steps) = next_stream(self.graph, script, position, every_step);
             if !tokens.is_empty() {
@@ -528,6 +572,9 @@ impl Decoder<'_> {
             run.take(&script, took, &Batch { words: vec![0; count], ..batch }, &mut ())
         })?;
         let tokens = self.executor.read_words(self.graph.tokens)?;
+        if tokens[..(longest + steps + 1) * self.graph.sequences].contains(&NO_TOKEN) {
+            return Err(self.not_finite()?);
+        }
         let chosen = |(i, prompt): (usize, &Vec<u32>)| {
             let positions = prompt.len()..prompt.len() + steps + 1;
             positions.map(|at| tokens[at * self.graph.sequences + i]).collect::<Vec<_>>()

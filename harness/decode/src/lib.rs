@@ -4,6 +4,7 @@
 pub mod ab;
 pub mod bench;
 mod decoder;
+mod finite;
 pub mod graph;
 pub mod load;
 pub mod memory;

@@ -19,7 +19,7 @@ pub struct Weights {
     pub head: Option<WeightRows>,
     /// (hidden)
     pub output_norm: Arc<[f32]>,
-    /// Divisors of the rotary frequencies (head_dim/2).
+    /// Divisors of the rotary frequencies (head_dim/2), beside those of the configuration.
     pub rope_freqs: Option<Vec<f32>>,
     /// Weights of each layer.
     pub layers: Vec<LayerWeights>,
@@ -33,6 +33,8 @@ pub struct LayerWeights {
     /// Q, K and V under each other: ((heads + 2 kv_heads) * head_dim, hidden); one matrix for
     /// each run of neighbours in one format
     pub qkv: Vec<WeightRows>,
+    /// Biases of Q, K and V one after the other, where they have some.
+    pub qkv_bias: Option<Arc<[f32]>>,
     /// (head_dim) of Q and of K, where heads are normalised.
     pub qk_norm: Option<[Arc<[f32]>; 2]>,
     /// (hidden, heads * head_dim)
@@ -66,6 +68,14 @@ impl Weights {
             Ok(LayerWeights {
                 attn_norm: vector("attn_norm")?,
                 qkv: source.stack(&[name("attn_q"), name("attn_k"), name("attn_v")])?,
+                qkv_bias: match config.qkv_bias {
+                    true => {
+                        let bias = |part| source.stored_vector(&format!("blk.{i}.{part}.bias"));
+                        let parts = [bias("attn_q")?, bias("attn_k")?, bias("attn_v")?];
+                        Some(parts.concat().into())
+                    }
+                    false => None,
+                },
                 qk_norm: match config.qk_norm {
                     true => Some([vector("attn_q_norm")?, vector("attn_k_norm")?]),
                     false => None,
@@ -82,10 +92,9 @@ impl Weights {
             embed: source.matrix("token_embd.weight")?,
             head: (!config.tied_head).then(|| source.matrix("output.weight")).transpose()?,
             output_norm: source.vector("output_norm.weight")?,
-            rope_freqs: match (config.rope_freqs, config.computed_rope_freqs()) {
-                (false, _) => None,
-                (true, Some(computed)) => Some(computed),
-                (true, None) => Some(source.stored_vector("rope_freqs.weight")?),
+            rope_freqs: match config.rope_freqs {
+                true => Some(source.stored_vector("rope_freqs.weight")?),
+                false => None,
             },
             layers: (0..config.n_layers).map(layer).collect::<Result<_>>()?,
         })

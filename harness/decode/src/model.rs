@@ -41,6 +41,8 @@ pub struct Model {
     pub config: Config,
     /// Its weights, borrowed from the file.
     pub weights: Weights,
+    /// Format that the matrices were converted to.
+    quantise: Option<Format>,
     /// Tokenizer, made on first use: indexing a large vocabulary takes a while.
     tokenizer: OnceLock<Tokenizer>,
 }
@@ -62,9 +64,12 @@ impl Model {
     /// Errors of [`Model::open`]; or a matrix to be converted has a value that is not finite.
     pub fn open_as(path: impl AsRef<Path>, quantise: Option<Format>) -> Result<Self> {
         let file = Arc::new(ModelFile::open(path)?);
+        for note in file.notes() {
+            tracing::warn!("{note}");
+        }
         let config = file.config()?;
         let weights = Weights::load(&file, &config, quantise)?;
-        Ok(Self { file, config, weights, tokenizer: OnceLock::new() })
+        Ok(Self { file, config, weights, quantise, tokenizer: OnceLock::new() })
     }
 
     /// The model's tokenizer: the one of its file, unless [`Model::set_tokenizer`] gave another.
@@ -75,25 +80,13 @@ impl Model {
         if let Some(tokenizer) = self.tokenizer.get() {
             return Ok(tokenizer);
         }
-        let tokenizer = match self.file.tokenizer_json() {
-            Some(path) => Tokenizer::open(path)?,
-            None => {
-                let vocabulary = self.file.vocabulary()?.ok_or_else(|| {
-                    self.undecodable("has no tokenizer; give token ids or a tokenizer.json")
-                })?;
-                Tokenizer::new(vocabulary).map_err(|e| self.undecodable(&e.to_string()))?
-            }
-        };
+        let tokenizer = tokenizer_of(&self.file)?;
         Ok(self.tokenizer.get_or_init(|| tokenizer))
     }
 
     /// Encodes and decodes with `tokenizer` from now on, as for a file that has none.
     pub fn set_tokenizer(&mut self, tokenizer: Tokenizer) {
         self.tokenizer = OnceLock::from(tokenizer);
-    }
-
-    fn undecodable(&self, reason: &str) -> Error {
-        Error::Undecodable { path: self.file.path.clone(), reason: reason.to_owned() }
     }
 
     /// Tokens of a prompt.
@@ -111,7 +104,7 @@ impl Model {
     /// There is none, it is no template, or there is no tokenizer to spell its special tokens.
     pub fn chat_template(&self) -> Result<ChatTemplate> {
         let template = ChatTemplate::of(&self.file, self.tokenizer()?)?;
-        template.ok_or_else(|| self.undecodable("has no chat template"))
+        template.ok_or_else(|| undecodable(&self.file, "has no chat template"))
     }
 
     /// Text of tokens, where there is a sound tokenizer. [`Tokenizer::stream`] gives it token by
@@ -155,7 +148,12 @@ impl Model {
             ..options.clone()
         };
         let (path, tuned) = (&self.file.path, tuned.as_ref());
-        graph::build(path, &self.config, &self.weights, &caps, &options, tuned)
+        let built = graph::build(path, &self.config, &self.weights, &caps, &options, tuned);
+        let converted = self.quantise.map(|ty| ["--quantize".to_owned(), ty.name().to_owned()]);
+        built.map(|mut graph| {
+            graph.flags.extend(converted.into_iter().flatten());
+            graph
+        })
     }
 
     /// The decode step for an adapter of these capabilities by the kernels' own preferences, with
@@ -200,6 +198,23 @@ impl Model {
             model_n_params: summary.parameters,
         }
     }
+}
+
+fn undecodable(file: &ModelFile, reason: &str) -> Error {
+    Error::Undecodable { path: file.path.clone(), reason: reason.to_owned() }
+}
+
+/// The tokenizer of a checkpoint, whose weights are not looked at.
+///
+/// # Errors
+/// It has none, or one that is not understood.
+pub fn tokenizer_of(file: &ModelFile) -> Result<Tokenizer> {
+    let why = "has no tokenizer; give token ids or a tokenizer.json";
+    let tokenizer = Tokenizer::of_model(file)?.ok_or_else(|| undecodable(file, why))?;
+    if let Some(note) = tokenizer.note() {
+        tracing::warn!("{note}");
+    }
+    Ok(tokenizer)
 }
 
 /// Name of a checkpoint in records: its file or folder, and for `model.safetensors`, as most are

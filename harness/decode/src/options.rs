@@ -91,6 +91,47 @@ impl DecodeOptions {
         Self { context, chunks, store, persistent, ..Self::default() }
     }
 
+    /// Options of a command that builds the same steps; the size of chunks apart.
+    pub(super) fn flags(&self) -> Vec<String> {
+        let mut flags = Vec::new();
+        let mut add = |name: &str, value: String| flags.extend([format!("--{name}"), value]);
+        if self.kv != KvFormat::F16 {
+            add("kv", self.kv.name().into());
+        }
+        if self.acts != FloatFormat::F32 {
+            add("activations", self.acts.name().into());
+        }
+        let usual = Chunks::with_cache(self.kv);
+        if let Some(chunks) = self.chunks.filter(|c| c.most > 0 && c.acts != usual.acts) {
+            add("prompt-activations", chunks.acts.name().into());
+        }
+        for (kernel, hint) in &self.hints {
+            add("hint", format!("{kernel}={}", hint.name()));
+        }
+        if let Some(s) = &self.sampling {
+            add("temperature", s.temperature.to_string());
+            if s.top_k > 0 {
+                add("top-k", s.top_k.to_string());
+            }
+            if s.top_p < 1.0 {
+                add("top-p", s.top_p.to_string());
+            }
+            if s.repeat_penalty != 1.0 {
+                add("repeat-penalty", s.repeat_penalty.to_string());
+            }
+            if s.repeat_last_n > 0 {
+                add("repeat-last-n", s.repeat_last_n.to_string());
+            }
+            if s.temperature > 0.0 {
+                add("seed", self.seed.to_string());
+            }
+        }
+        if self.store.is_none() {
+            flags.push("--untuned".into());
+        }
+        flags
+    }
+
     /// Chunks of prompts as they are built: none for several sequences, and none larger than the
     /// context needs.
     pub(super) fn built_chunks(&self) -> Chunks {
@@ -121,6 +162,8 @@ pub struct Script {
     pub prompt: Vec<u32>,
     /// Tokens of it that run before the others, in a stream of their own that is not timed.
     pub depth: usize,
+    /// Tokens with which both the prompt and the sequence before begin stay in the caches.
+    pub keep: bool,
     /// Tokens fed in place of generated ones, after the prompt.
     pub forced: Vec<u32>,
     /// Execution of the prompt's tokens.
@@ -149,7 +192,7 @@ impl Script {
     }
 
     /// The script of a run that takes over from one that handed out `known` tokens before it
-    /// failed: it feeds them as its own first choices.
+    /// failed: it feeds them as its own first choices, and keeps nothing.
     #[must_use]
     pub fn behind(&self, known: &[u32]) -> Self {
         let ended = self.is_ended_by(known);
@@ -158,6 +201,6 @@ impl Script {
             true => known[..known.len().min(generate.saturating_sub(1))].to_vec(),
             false => self.forced.clone(),
         };
-        Self { forced, generate, ..self.clone() }
+        Self { forced, generate, keep: false, ..self.clone() }
     }
 }

@@ -124,8 +124,13 @@ impl Decoder<'_> {
     fn logits_of(&mut self, count: usize) -> Result<Vec<f32>> {
         let mut rows = Vec::with_capacity(count * self.graph.vocab);
         for _ in 0..count {
+            self.ran.push(Part::Steps(1));
             self.executor.run(&[Part::Steps(1)])?;
-            rows.extend_from_slice(&self.logits()?[..self.graph.vocab]);
+            let logits = self.logits()?;
+            if logits.iter().any(|logit| !logit.is_finite()) {
+                return Err(self.not_finite()?);
+            }
+            rows.extend_from_slice(&logits[..self.graph.vocab]);
         }
         Ok(rows)
     }
@@ -200,7 +205,7 @@ fn finite(value: f64, name: &str, window: usize, position: usize) -> Result<f64>
 
 /// A row of logits as probabilities: pᵢ = exp(lᵢ − ln Σⱼ exp(lⱼ)), in f64.
 #[derive(Clone, Copy, Debug)]
-struct Distribution<'a> {
+pub(super) struct Distribution<'a> {
     logits: &'a [f32],
     largest: f64,
     /// ln Σⱼ exp(lⱼ − largest): apart, since the sum of both loses digits of it.
@@ -208,7 +213,7 @@ struct Distribution<'a> {
 }
 
 impl<'a> Distribution<'a> {
-    fn of(logits: &'a [f32]) -> Self {
+    pub(super) fn of(logits: &'a [f32]) -> Self {
         let largest = logits.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
         let largest = f64::from(largest);
         // A NaN is no largest, but makes the sum one; so does an infinity.
@@ -226,7 +231,7 @@ impl<'a> Distribution<'a> {
 
     /// Σᵢ pᵢ (ln pᵢ − ln qᵢ) with p these probabilities and q the `other` ones: the loss of using q
     /// where p is true.
-    fn divergence(&self, other: &Self) -> f64 {
+    pub(super) fn divergence(&self, other: &Self) -> f64 {
         let term = |token: usize| {
             let log = self.log_probability(token);
             let p = log.exp();
@@ -237,7 +242,7 @@ impl<'a> Distribution<'a> {
     }
 
     /// The token of the largest logit, the first of equals.
-    fn likeliest(&self) -> usize {
+    pub(super) fn likeliest(&self) -> usize {
         let mut best = 0;
         for (token, logit) in self.logits.iter().enumerate() {
             if *logit > self.logits[best] {

@@ -14,7 +14,6 @@ use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_device::gpu::{Gpu, Pipelines, Policy};
 use lathe_device::plan::persistent::Persistent;
 use lathe_record::AdapterSummary;
-use lathe_record::record::Verified;
 use lathe_record::steady::steady;
 
 /// A model on a device, or without one by the reference.
@@ -113,23 +112,49 @@ impl<'a> Session<'a> {
         n: usize,
         mut on_token: impl FnMut(u32),
     ) -> Result<Run> {
-        let script = Script {
+        let script = self.script(prompt, n);
+        let mut run = Run::default();
+        self.take_over(&script, None, &mut run, &mut Tokens(&mut on_token))?;
+        Ok(run)
+    }
+
+    /// Generates like [`Self::generate`], but behind the tokens with which both the last sequence
+    /// and this prompt begin: they are in the caches already, and only the others run
+    /// ([`Run::kept`]). A turn of a conversation takes the time of its own tokens.
+    ///
+    /// # Errors
+    /// Errors of [`Self::generate`].
+    pub fn go_on(&mut self, prompt: &[u32], n: usize, on: &mut dyn Observer) -> Result<Run> {
+        let script = Script { keep: true, ..self.script(prompt, n) };
+        let mut run = Run::default();
+        self.take_over(&script, None, &mut run, on)?;
+        Ok(run)
+    }
+
+    fn script(&self, prompt: &[u32], n: usize) -> Script {
+        Script {
             prompt: prompt.to_vec(),
             generate: n,
             steps_per_submit: self.options.steps_per_submit,
             stop_at: self.model.config.end_tokens.clone(),
             seed: self.options.seed,
             ..Script::default()
-        };
-        self.take_over(&script, None, &mut Tokens(&mut on_token))
+        }
     }
 
-    /// Verifies, warms a GPU up, runs a script and verifies its end; or runs it step by step.
+    /// Verifies, warms a GPU up, runs a script and verifies its end; or runs it step by step. One
+    /// that fails leaves in `run` what ran, and how far it was verified.
     ///
     /// # Errors
     /// The script does not fit, an output is wrong, `on` fails, or the device is lost.
-    pub fn decode(&mut self, script: &Script, looks: Looks, on: &mut dyn Observer) -> Result<Run> {
-        self.take_over(script, Some(looks), on)
+    pub fn decode(
+        &mut self,
+        script: &Script,
+        looks: Looks,
+        run: &mut Run,
+        on: &mut dyn Observer,
+    ) -> Result<()> {
+        self.take_over(script, Some(looks), run, on)
     }
 
     /// Runs a script. If a grid barrier of [`Persistent::Auto`] times out, the session goes on with a
@@ -138,17 +163,16 @@ impl<'a> Session<'a> {
         &mut self,
         script: &Script,
         looks: Option<Looks>,
+        run: &mut Run,
         on: &mut dyn Observer,
-    ) -> Result<Run> {
-        let mut run = Run::default();
-        let error = match self.attempt(script, 0, looks, &mut run, on) {
-            Ok(verified) => return Ok(Run { verified, ..run }),
-            Err(error) => error,
-        };
-        let Run { generated: known, ttft, .. } = std::mem::take(&mut run);
-        let gave_up = self.without_persistent(error, known.len())?;
-        let verified = self.attempt(&script.behind(&known), known.len(), looks, &mut run, on)?;
-        Ok(Run { persistent_gave_up: Some(gave_up), verified, ..run.behind(&known, ttft) })
+    ) -> Result<()> {
+        let Err(error) = self.attempt(script, 0, looks, run, on) else { return Ok(()) };
+        let gave_up = self.without_persistent(error, run.generated.len())?;
+        let Run { generated: known, ttft, .. } = std::mem::take(run);
+        let again = self.attempt(&script.behind(&known), known.len(), looks, run, on);
+        let (verified, own) = (run.verified, std::mem::take(run));
+        *run = Run { persistent_gave_up: Some(gave_up), verified, ..own.behind(&known, ttft) };
+        again
     }
 
     /// Runs a script whose first `known` tokens were handed out before.
@@ -159,7 +183,7 @@ impl<'a> Session<'a> {
         looks: Option<Looks>,
         run: &mut Run,
         on: &mut dyn Observer,
-    ) -> Result<Option<Verified>> {
+    ) -> Result<()> {
         let Looks { verify, every_step } = looks.unwrap_or_default();
         let gpu = match &self.executor {
             Executor::Gpu(executor) => Some(Arc::clone(&executor.gpu)),
@@ -179,13 +203,13 @@ impl<'a> Session<'a> {
                 }
             };
             let mut behind = Behind { on, known, verifier };
-            decoder.play(&script, Pace::Steps, run, &mut behind)?;
-            let mut verified = behind.verifier.map(|verifier| verifier.verified());
-            if let Some(verified) = &mut verified {
+            let played = decoder.play(&script, Pace::Steps, run, &mut behind);
+            run.verified = behind.verifier.map(|verifier| verifier.verified());
+            played?;
+            if let Some(verified) = &mut run.verified {
                 verified.end_nmse = decoder.end_agrees(0)?;
             }
-            on.looked()?;
-            return Ok(verified);
+            return on.looked();
         }
         if verify.is_some() {
             on.phase(Phase::Verifying);
@@ -196,12 +220,14 @@ impl<'a> Session<'a> {
             settle(&gpu.adapter, &mut decoder, script)?;
         }
         on.phase(Phase::Running);
+        run.verified = checked.verified();
         checked.play(&mut decoder, Pace::Timed, run, &mut Behind { on, known, verifier: None })?;
         if verify.is_some() {
             on.phase(Phase::VerifyingEnd);
         }
         checked.check_end(&mut decoder)?;
-        Ok(checked.verified())
+        run.verified = checked.verified();
+        Ok(())
     }
 
     /// Goes on with a dispatch per stage and a warning if `error` is a grid barrier's time-out and

@@ -2,10 +2,14 @@
 //! file, unreviewed, so it is rendered with limits.
 //!
 //! Blocks are trimmed as the transformers library does (`trim_blocks`, `lstrip_blocks`). The
-//! template sees `messages`, `add_generation_prompt`, the special tokens, `tools` and `documents`
-//! (none), `raise_exception`, and Python's methods of strings, lists and dictionaries. There is no
-//! include, import or inheritance; a missing name is an error where the template reaches it.
+//! template sees a [`Conversation`], `add_generation_prompt`, the special tokens, `documents` (none),
+//! `raise_exception`, `tojson` as that library has it, and Python's methods of strings, lists and
+//! dictionaries. There is no include, import or inheritance; a missing name is an error where the
+//! template reaches it.
 
+mod python;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use minijinja::syntax::SyntaxConfig;
@@ -13,6 +17,7 @@ use minijinja::value::ValueKind;
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, context,
 };
+use serde_json::Value as Json;
 
 use super::error::ModelError;
 use super::file::ModelFile;
@@ -67,6 +72,94 @@ impl From<Error> for ChatError {
 /// Special tokens that a template may name, by their names there: `bos_token`, `eos_token`, ….
 pub type SpecialTokens = Vec<(String, String)>;
 
+/// A conversation as templates see it. Objects keep the order of their keys.
+#[derive(Clone, Debug, Default)]
+pub struct Conversation {
+    messages: Vec<Value>,
+    tools: Vec<Value>,
+    variables: BTreeMap<String, Value>,
+}
+
+impl Conversation {
+    /// Names that a conversation has for itself, which no variable can have.
+    const OWN: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
+
+    /// A conversation of texts, each with its role: `system`, `user`, `assistant`.
+    pub fn of(texts: &[(&str, &str)]) -> Self {
+        let mut all = Self::default();
+        texts.iter().for_each(|(role, content)| all.say(role, content));
+        all
+    }
+
+    /// Adds a text to the end.
+    pub fn say(&mut self, role: &str, content: &str) {
+        self.messages.push(context! { role, content });
+    }
+
+    /// Adds the messages of a JSON text: an array of objects that have a `role` and whatever else
+    /// the template reads, such as `content` and `tool_calls`.
+    ///
+    /// # Errors
+    ///
+    /// It is something else; the message names the element.
+    pub fn add_messages(&mut self, text: &str) -> Result<(), ChatError> {
+        let messages = objects(text)?;
+        let has_role = |m: &Value| m.get_attr("role").is_ok_and(|role| role.as_str().is_some());
+        if let Some(i) = messages.iter().position(|message| !has_role(message)) {
+            return Err(ChatError(format!("element {i} has no `role` that is a text")));
+        }
+        self.messages.extend(messages);
+        Ok(())
+    }
+
+    /// Adds the tools of a JSON text that the model may call: an array of objects.
+    ///
+    /// # Errors
+    ///
+    /// It is something else; the message names the element.
+    pub fn add_tools(&mut self, text: &str) -> Result<(), ChatError> {
+        self.tools.extend(objects(text)?);
+        Ok(())
+    }
+
+    /// Sets a variable of the template, such as `enable_thinking`, to a JSON value.
+    ///
+    /// # Errors
+    ///
+    /// The value is no JSON, or the conversation has that name for itself.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), ChatError> {
+        if Self::OWN.contains(&name) {
+            return Err(ChatError(format!("`{name}` is the conversation's own")));
+        }
+        let value = serde_json::from_str(value);
+        let value = value.map_err(|e| ChatError(format!("the value is no JSON: {e}")))?;
+        self.variables.insert(name.to_owned(), value);
+        Ok(())
+    }
+
+    /// Role of the last message.
+    pub fn last_role(&self) -> Option<String> {
+        let role = self.messages.last()?.get_attr("role").ok()?;
+        role.as_str().map(str::to_owned)
+    }
+
+    /// The messages, to be written as JSON.
+    pub fn messages(&self) -> impl serde::Serialize {
+        &self.messages
+    }
+}
+
+/// The objects of a JSON array.
+fn objects(text: &str) -> Result<Vec<Value>, ChatError> {
+    let all: Vec<Value> =
+        serde_json::from_str(text).map_err(|e| ChatError(format!("is no JSON array: {e}")))?;
+    match all.iter().position(|value| value.kind() != ValueKind::Map) {
+        Some(i) => Err(ChatError(format!("element {i} is no object"))),
+        None if all.is_empty() => Err(ChatError("the array is empty".into())),
+        None => Ok(all),
+    }
+}
+
 /// A template that parses.
 #[derive(Debug)]
 pub struct ChatTemplate(Environment<'static>);
@@ -91,9 +184,13 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |message: &str| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, format!("raise_exception: {message}")))
         });
+        environment.add_filter("tojson", python::to_json);
+        // Python cannot iterate over None.
+        environment.add_test("iterable", |v: &Value| !v.is_none() && v.try_iter().is_ok());
         for (name, token) in tokens.into_iter().rev() {
             environment.add_global(name, token);
         }
+        let source = with_generation(&source);
         deep(|| environment.add_template_owned(NAME, source))??;
         Ok(Self(environment))
     }
@@ -174,28 +271,77 @@ impl ChatTemplate {
         Self::new(source, tokens).map_err(at)
     }
 
-    /// The text of a conversation, given as roles (`system`, `user`, `assistant`) and their
-    /// messages. It is ready for [`Tokenizer::encode_markup`] and ends where the model's answer
-    /// begins.
+    /// The text of a conversation. It is ready for [`Tokenizer::encode_markup`] and ends where the
+    /// model's answer begins.
     ///
     /// # Errors
     ///
     /// The template fails, refuses the conversation (`raise_exception`), runs too long or makes
     /// too much. The message names the line.
-    pub fn render(&self, messages: &[(&str, &str)]) -> Result<String, ChatError> {
-        let message = |&(role, content): &(&str, &str)| context! { role, content };
+    pub fn render(&self, conversation: &Conversation) -> Result<String, ChatError> {
+        let Conversation { messages, tools, variables } = conversation;
         let mut output = Bounded(Vec::new());
         deep(|| {
+            let tools = (!tools.is_empty()).then_some(tools);
+            let own = context! { messages, tools, add_generation_prompt => true };
             let context = context! {
-                messages => messages.iter().map(message).collect::<Value>(),
-                add_generation_prompt => true,
-                tools => (),
-                documents => (),
+                ..own, ..Value::from_pairs(variables.clone()), ..context! { documents => () }
             };
             self.0.get_template(NAME)?.render_captured_to(context, &mut output).map(|_| ())
         })??;
         Ok(String::from_utf8_lossy(&output.0).into_owned())
     }
+}
+
+/// The template with `{% generation %}` as a block of its own scope, which renders what stands in
+/// it. transformers marks answers with it for training; the engine does not know it.
+fn with_generation(source: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(source.len()), source);
+    while let Some(at) =
+        rest.find("{%").into_iter().chain(rest.find("{{")).chain(rest.find("{#")).min()
+    {
+        let (before, tag) = rest.split_at(at);
+        out.push_str(before);
+        let end = tag_end(tag);
+        let (tag, after) = tag.split_at(end);
+        let signs = |c: char| c.is_whitespace() || c == '-' || c == '+';
+        let name = tag.strip_prefix("{%").and_then(|inner| inner.strip_suffix("%}"));
+        let name = name.map_or("", |inner| inner.trim_matches(signs));
+        match name {
+            "generation" => out.push_str(&tag.replacen(name, "with", 1)),
+            "endgeneration" => out.push_str(&tag.replacen(name, "endwith", 1)),
+            _ => out.push_str(tag),
+        }
+        rest = after;
+        if name == "raw" {
+            // Up to the tag that ends it, all is text.
+            let end = rest.find("endraw").unwrap_or(rest.len());
+            out.push_str(&rest[..end]);
+            rest = &rest[end..];
+        }
+    }
+    out + rest
+}
+
+/// Length of a tag or comment at the beginning of `text`; all of it where it does not end.
+fn tag_end(text: &str) -> usize {
+    let close = match &text[..2] {
+        "{%" => "%}",
+        "{{" => "}}",
+        _ => return text.find("#}").map_or(text.len(), |at| at + 2),
+    };
+    let (mut quote, mut escaped) = (None, false);
+    for (at, c) in text.char_indices().skip(2) {
+        match quote {
+            _ if escaped => escaped = false,
+            Some(_) if c == '\\' => escaped = true,
+            Some(q) if c == q => quote = None,
+            None if c == '"' || c == '\'' => quote = Some(c),
+            None if text[at..].starts_with(close) => return at + 2,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 fn wrong(why: impl std::fmt::Display) -> ChatError {
@@ -254,14 +400,13 @@ fn read_config(path: &Path) -> Result<(Option<String>, SpecialTokens), ModelErro
 }
 
 fn parse_config(bytes: &[u8]) -> Result<(Option<String>, SpecialTokens), ChatError> {
-    use serde_json::Value;
     let wrong = |key, why| ChatError(format!("`{key}` {why}"));
-    let value: Value =
+    let value: Json =
         serde_json::from_slice(bytes).map_err(|e| ChatError(format!("is no JSON: {e}")))?;
     let template = match &value["chat_template"] {
-        Value::Null => None,
-        Value::String(template) => Some(template.clone()),
-        Value::Array(named) => {
+        Json::Null => None,
+        Json::String(template) => Some(template.clone()),
+        Json::Array(named) => {
             let default = named.iter().find(|entry| entry["name"] == "default");
             let template = default.and_then(|entry| entry["template"].as_str());
             let none = wrong("chat_template", "is a list in which none is called `default`");

@@ -2,8 +2,8 @@
 //! guarantees that every tensor is there with the right dimensions. Weight types are not checked:
 //! the decoder says which it can decode.
 //!
-//! Settings that would change the result and are not implemented (biases, experts, soft-capping,
-//! scaled rope) are errors that name them, never ignored.
+//! Settings that would change the result and are not implemented (experts, soft-capping, other
+//! biases) are errors that name them, never ignored.
 
 mod gguf;
 mod huggingface;
@@ -17,13 +17,13 @@ use serde::{Serialize, Serializer};
 
 use super::fault::Fault;
 use super::keys::Keys;
-use super::rope::Llama3Rope;
+use super::rope::RopeScaling;
 
 #[cfg(feature = "text")]
 pub(super) use gguf::END_KEYS;
 pub(super) use gguf::write_shape;
 pub(super) use huggingface::{arch_of, tied_head, token_list};
-pub(super) use tensors::{Tensors, unexpected};
+pub(super) use tensors::{ROPE_FREQS, Tensors, divisors, unexpected};
 
 /// The architectures that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -33,19 +33,22 @@ pub enum Arch {
     Gemma3,
     /// Llama 3.2 and other models that are stored as `llama`.
     Llama,
+    /// Qwen2 and Qwen2.5, dense.
+    Qwen2,
     /// Qwen3, dense.
     Qwen3,
 }
 
 impl Arch {
     /// Every architecture.
-    pub const ALL: [Self; 3] = [Self::Gemma3, Self::Llama, Self::Qwen3];
+    pub const ALL: [Self; 4] = [Self::Gemma3, Self::Llama, Self::Qwen2, Self::Qwen3];
 
     /// The name in `general.architecture`, which is also the prefix of its keys.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gemma3 => "gemma3",
             Self::Llama => "llama",
+            Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
         }
     }
@@ -90,9 +93,14 @@ pub struct Config {
     pub rope_base_local: f32,
     /// Keys that a local layer sees, the current one included.
     pub window: Option<usize>,
+    /// Layers from one global layer to the next, the last of each period; none where all layers are
+    /// alike.
+    pub global_period: Option<usize>,
     /// Pairs of elements that rope rotates together.
     #[serde(serialize_with = "by_name")]
     pub rope_style: RopeStyle,
+    /// Queries, keys and values have a bias.
+    pub qkv_bias: bool,
     /// Queries and keys are normalised per head before rope.
     pub qk_norm: bool,
     /// Attention and feed-forward outputs are normalised before they are added.
@@ -106,12 +114,10 @@ pub struct Config {
     pub attention_scale: f32,
     /// The head is the embedding, there is no `output.weight`.
     pub tied_head: bool,
-    /// The rope frequencies are divided: by `rope_freqs.weight` in GGUF, elsewhere by the
-    /// configuration's factors.
+    /// The rope frequencies are divided by a tensor, `rope_freqs.weight` of GGUF.
     pub rope_freqs: bool,
-    /// The configuration's factors.
-    #[serde(skip)]
-    pub rope_scaling: Option<Llama3Rope>,
+    /// Scaling of rope by the configuration, of Gemma in its global layers alone.
+    pub rope_scaling: Option<RopeScaling>,
     /// Token that begins a text.
     pub bos: Option<u32>,
     /// Token that ends a text.
@@ -145,16 +151,25 @@ const VOCAB: Key = ["vocab_size", "vocab_size"];
 const BASE: Key = ["rope.freq_base", "rope_theta"];
 const LOCAL_BASE: Key = ["rope.freq_base_swa", "rope_local_base_freq"];
 
+/// Sizes of transformers' `Gemma3TextConfig` that a configuration may leave out.
+const GEMMA3_USUAL: [(Key, usize); 4] =
+    [(HEADS, 8), (KV_HEADS, 4), (HEAD_DIM, 256), (CONTEXT, 131_072)];
+/// Its epsilon.
+const GEMMA3_EPS: f32 = 1e-6;
+/// Its base of rope in global layers.
+const GEMMA3_BASE: f64 = 1_000_000.0;
+
 /// Bases of rope, in global and local layers.
 fn rope_bases<K: Keys>(keys: &K, arch: Arch) -> Result<[f64; 2], Fault> {
     let key = BASE[K::FORMAT];
     let base = match arch {
         Arch::Llama => keys.optional_positive(key)?.unwrap_or(LLAMA_BASE),
-        Arch::Gemma3 | Arch::Qwen3 => keys.positive(key)?,
+        Arch::Gemma3 if K::FORMAT == 1 => keys.optional_positive(key)?.unwrap_or(GEMMA3_BASE),
+        Arch::Gemma3 | Arch::Qwen2 | Arch::Qwen3 => keys.positive(key)?,
     };
     let local = match arch {
         Arch::Gemma3 => keys.optional_positive(LOCAL_BASE[K::FORMAT])?,
-        Arch::Llama | Arch::Qwen3 => Some(base),
+        Arch::Llama | Arch::Qwen2 | Arch::Qwen3 => Some(base),
     };
     Ok([base, local.unwrap_or(GEMMA3_LOCAL_BASE)])
 }
@@ -180,7 +195,7 @@ const WIDTH: &str = "only the width of a key's head is implemented";
 
 /// Settings that would change the result and of which one value is implemented, with the reason for
 /// refusing others; an empty key where a format has no such setting.
-const REFUSED: [(Key, Only, &str); 30] = [
+const REFUSED: [(Key, Only, &str); 27] = [
     (["expert_count", "num_experts"], Only::NoCount, EXPERTS),
     (["expert_used_count", ""], Only::NoCount, EXPERTS),
     (["expert_shared_count", ""], Only::NoCount, EXPERTS),
@@ -201,13 +216,10 @@ const REFUSED: [(Key, Only, &str); 30] = [
     (["logit_scale", ""], Only::Neutral, "a logit scale is not implemented"),
     (["residual_scale", ""], Only::Neutral, "a residual scale is not implemented"),
     (["embedding_scale", ""], Only::Neutral, "another embedding scale is not implemented"),
-    (["rope.scale_linear", ""], Only::Neutral, "linear rope scaling is not implemented"),
-    (["rope.scaling.attn_factor", ""], Only::Neutral, "scaled rope is not implemented"),
     (["", "partial_rotary_factor"], Only::One, "partial rope is not implemented"),
     (["attention.causal", ""], Only::Switch(true), CAUSAL),
     (["", "use_bidirectional_attention"], Only::Switch(false), CAUSAL),
     (["use_parallel_residual", ""], Only::Switch(false), "a parallel residual is not implemented"),
-    (["", "attention_bias"], Only::Switch(false), BIASES),
     (["", "mlp_bias"], Only::Switch(false), BIASES),
     (["", "use_sliding_window"], Only::Switch(false), "no window is implemented for this model"),
     (["", "is_encoder_decoder"], Only::Switch(false), "encoders are not implemented"),
@@ -240,8 +252,10 @@ impl Config {
             rope_base,
             rope_base_local: if gemma { GEMMA3_LOCAL_BASE as f32 } else { rope_base },
             window,
+            global_period: gemma.then_some(GEMMA3_PERIOD),
             rope_style: RopeStyle::Neox,
-            qk_norm: arch != Arch::Llama,
+            qkv_bias: arch == Arch::Qwen2,
+            qk_norm: matches!(arch, Arch::Gemma3 | Arch::Qwen3),
             post_norms: gemma,
             activation: if gemma { Activation::GeluTanh } else { Activation::Silu },
             embed_scale: if gemma { (hidden as f64).sqrt() as f32 } else { 1.0 },
@@ -265,15 +279,19 @@ impl Config {
         rope: [f64; 2],
     ) -> Result<Self, Fault> {
         let name = |key: Key| key[K::FORMAT];
-        let size = |key: Key| keys.size(name(key));
+        // What a `config.json` of Gemma 3 leaves out; the one of 4B leaves out much.
+        let usual = |key: Key| GEMMA3_USUAL.iter().find(|(of, _)| *of == key).map(|(_, n)| *n);
+        let usual = |key| usual(key).filter(|_| arch == Arch::Gemma3 && K::FORMAT == 1);
+        let given = |key: Key| Ok(keys.optional_size(name(key))?.or_else(|| usual(key)));
+        let size = |key: Key| given(key)?.ok_or_else(|| keys.missing(name(key)));
         let (n_layers, hidden, ffn) = (size(LAYERS)?, size(HIDDEN)?, size(FFN)?);
         let n_heads = size(HEADS)?;
-        let n_kv_heads = keys.optional_size(name(KV_HEADS))?.unwrap_or(n_heads);
+        let n_kv_heads = given(KV_HEADS)?.unwrap_or(n_heads);
         if !n_heads.is_multiple_of(n_kv_heads) {
             let why = format!("it does not divide the {n_heads} of {}", name(HEADS));
             return Err(keys.refused(name(KV_HEADS), why));
         }
-        let (key, head_dim) = match keys.optional_size(name(HEAD_DIM))? {
+        let (key, head_dim) = match given(HEAD_DIM)? {
             Some(len) => (name(HEAD_DIM), len),
             None if hidden.is_multiple_of(n_heads) => (name(HEADS), hidden / n_heads),
             None => {
@@ -301,7 +319,11 @@ impl Config {
             }
         }
         let context = size(CONTEXT)?;
-        let eps = keys.positive(name(EPS))? as f32;
+        let eps = match (keys.optional_positive(name(EPS))?, arch) {
+            (None, Arch::Gemma3) if K::FORMAT == 1 => GEMMA3_EPS,
+            (None, _) => return Err(keys.missing(name(EPS))),
+            (Some(eps), _) => eps as f32,
+        };
         let window = if arch == Arch::Gemma3 { Some(size(WINDOW)?) } else { None };
         let vocab = tensors.vocab()?;
         if keys.u32(name(VOCAB))?.is_some_and(|v| v as usize != vocab) {
@@ -337,10 +359,17 @@ impl Config {
         })
     }
 
-    /// Divisors of the rope frequencies that follow from the configuration; a GGUF has them as a
-    /// tensor instead.
+    /// Divisors of the rope frequencies that a GGUF has as a tensor and that follow from the
+    /// configuration here.
     pub fn computed_rope_freqs(&self) -> Option<Vec<f32>> {
-        self.rope_scaling.map(|rope| rope.divisors(self.head_dim, f64::from(self.rope_base)))
+        let llama3 = self.rope_scaling.filter(|rope| matches!(rope, RopeScaling::Llama3(_)));
+        llama3.map(|rope| rope.divisors(self.head_dim, f64::from(self.rope_base)))
+    }
+
+    /// Scaling of rope in this layer.
+    pub fn layer_rope_scaling(&self, layer: usize) -> Option<RopeScaling> {
+        let scaled = self.arch != Arch::Gemma3 || self.is_global(layer);
+        self.rope_scaling.filter(|_| scaled)
     }
 
     /// Base of rope in this layer.
@@ -349,6 +378,6 @@ impl Config {
     }
 
     fn is_global(&self, layer: usize) -> bool {
-        self.window.is_none() || layer % GEMMA3_PERIOD == GEMMA3_PERIOD - 1
+        self.window.is_none() || self.global_period.is_some_and(|n| layer % n == n - 1)
     }
 }

@@ -217,6 +217,12 @@ impl Source<'_> {
             false => row as usize,
         };
         let row_of = |row: u64| &bytes[source_row(row) * row_bytes..][..row_bytes];
+        if interleaved && !job.is_matrix() {
+            let mut values = vec![0.0; k];
+            decode(format, bytes, &mut values);
+            let values: Vec<_> = (0..k).map(|i| values[source_row(i as u64)]).collect();
+            return Ok((quantise_searched(job.stored, k, &values), <_>::default()));
+        }
         // As it is where nothing changes; Q and K of a Llama by whole rows.
         if format == job.stored && shift == 0.0 {
             return Ok((rows.flat_map(row_of).copied().collect(), <_>::default()));

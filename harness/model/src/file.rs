@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::config::Config;
+use super::config::{Config, ROPE_FREQS, divisors};
 use super::error::ModelError;
+use super::fault::Fault;
 use super::folder::{self, Folder};
 use super::gguf::{Gguf, TensorInfo};
+use super::keys::Keys;
 use super::mapped::Mapped;
 #[cfg(feature = "text")]
 use super::vocabulary::Vocabulary;
@@ -33,7 +35,7 @@ enum Source {
 }
 
 impl ModelFile {
-    /// Maps a checkpoint and reads its index. `path` is a GGUF file, a folder with `config.json`
+    /// Maps a checkpoint and reads its index. `path` is a GGUF file or a part of one, a folder with `config.json`
     /// and `model.safetensors` or its shards, or a `.safetensors` file beside a `config.json`.
     ///
     /// # Errors
@@ -45,10 +47,9 @@ impl ModelFile {
             let (folder, files, tensors) = Folder::open(path)?;
             (files, Source::Folder(Box::new(folder)), tensors)
         } else {
-            let file = Mapped::open(path)?;
-            let gguf = Gguf::parse(file.bytes()).map_err(ModelError::at(path))?;
+            let (files, gguf) = gguf_parts(path)?;
             let tensors = gguf.tensors.clone();
-            (vec![file], Source::Gguf(Box::new(gguf)), tensors)
+            (files, Source::Gguf(Box::new(gguf)), tensors)
         };
         let by_name = tensors.iter().enumerate().map(|(i, t)| (t.name.clone(), i)).collect();
         let files = files.into_iter().map(Arc::new).collect();
@@ -62,7 +63,13 @@ impl ModelFile {
     pub fn config(&self) -> Result<Config, ModelError> {
         match &self.source {
             Source::Gguf(gguf) => {
-                Config::from_gguf(gguf, self.files[0].bytes()).map_err(ModelError::at(&self.path))
+                let at = ModelError::at(&self.path);
+                let config = Config::from_gguf(gguf, self.files[0].bytes()).map_err(at)?;
+                if let Some(tensor) = self.tensor(ROPE_FREQS).filter(|tensor| tensor.file > 0) {
+                    let file = &self.files[tensor.file];
+                    divisors(tensor, file.bytes()).map_err(ModelError::at(&file.path))?;
+                }
+                Ok(config)
             }
             Source::Folder(folder) => folder.config(&self.tensors),
         }
@@ -80,6 +87,11 @@ impl ModelFile {
                 .map_err(ModelError::at(&self.path)),
             Source::Folder(folder) => folder.vocabulary(&self.config()?),
         }
+    }
+
+    /// Notes on the checkpoint that its user should read.
+    pub fn notes(&self) -> &[String] {
+        self.folder().map_or(&[], |folder| &folder.notes)
     }
 
     /// The index of a GGUF; none where the checkpoint is in another format.
@@ -135,5 +147,64 @@ impl ModelFile {
     pub fn norm_offset(&self, config: &Config) -> f32 {
         let gemma = config.arch == super::Arch::Gemma3;
         if gemma && self.gguf().is_none() { 1.0 } else { 0.0 }
+    }
+}
+
+const SPLIT: [&str; 3] = ["split.no", "split.count", "split.tensors.count"];
+
+/// A GGUF file, or all parts of one that was split, with the index of them together. The metadata
+/// are those of the first part; `path` may be any.
+fn gguf_parts(path: &Path) -> Result<(Vec<Mapped>, Gguf), ModelError> {
+    let open = |path: &Path| {
+        let file = Mapped::open(path)?;
+        let gguf = Gguf::parse(file.bytes()).map_err(ModelError::at(path))?;
+        Ok::<_, ModelError>((file, gguf))
+    };
+    let opened = open(path)?;
+    let at = ModelError::at::<Fault>(path);
+    let [number, count, _] = SPLIT.map(|key| opened.1.u32(key).map_err(at));
+    let (number, count) = (number?, count?);
+    let Some(count) = count.filter(|count| *count > 1) else {
+        return Ok((vec![opened.0], opened.1));
+    };
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let own = number.and_then(|number| number.checked_add(1));
+    let end = own.map(|own| format!("-{own:05}-of-{count:05}.gguf"));
+    let base = name.as_deref().zip(end.as_deref()).and_then(|(name, end)| name.strip_suffix(end));
+    let Some(base) = base else {
+        let end = end.unwrap_or_else(|| "-NNNNN-of-NNNNN.gguf".to_owned());
+        let why = format!("the name of this part must end in {end} for the others to be found");
+        return Err(at(opened.1.refused(SPLIT[1], why)));
+    };
+    let (mut files, mut whole) = (Vec::new(), None::<Gguf>);
+    for part in 0..count {
+        let path = path.with_file_name(format!("{base}-{:05}-of-{count:05}.gguf", part + 1));
+        let (file, mut gguf) = open(&path)?;
+        let at = ModelError::at::<Fault>(&path);
+        for (key, expected) in SPLIT.into_iter().zip([part, count]) {
+            if gguf.u32(key).map_err(at)? != Some(expected) {
+                let why = format!("{expected} is expected there: a part of another file");
+                let found = gguf.metadata.get(key).is_some();
+                return Err(at(if found { gguf.refused(key, why) } else { gguf.missing(key) }));
+            }
+        }
+        match &mut whole {
+            None => whole = Some(gguf),
+            Some(whole) => {
+                let all = SPLIT[2];
+                if whole.u32(all).map_err(at)? != gguf.u32(all).map_err(at)? {
+                    return Err(at(gguf.refused(all, "the first part has another number")));
+                }
+                gguf.tensors.iter_mut().for_each(|tensor| tensor.file = files.len());
+                whole.join(gguf.tensors).map_err(at)?;
+            }
+        }
+        files.push(file);
+    }
+    let whole = whole.unwrap_or(opened.1);
+    let (all, found) = (whole.u32(SPLIT[2]).map_err(at)?, whole.tensors.len());
+    match all.filter(|all| *all as usize != found) {
+        None => Ok((files, whole)),
+        Some(_) => Err(at(whole.refused(SPLIT[2], format!("the parts have {found} tensors")))),
     }
 }

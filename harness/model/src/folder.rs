@@ -13,6 +13,7 @@ use super::config::{Config, Tensors, arch_of, tied_head, token_list, unexpected}
 use super::error::ModelError;
 #[cfg(feature = "text")]
 use super::export::vocabulary;
+use super::fault::Fault;
 use super::gguf::{GgmlType, TensorInfo};
 use super::json::{self, Object};
 use super::keys::Keys;
@@ -38,6 +39,10 @@ pub(crate) struct Folder {
     pub(crate) others: Vec<TensorInfo>,
     /// The first of `others` that cannot be left aside.
     unknown: Option<String>,
+    /// The file or index that says which tensors there are.
+    weights: PathBuf,
+    /// Said to the user of the checkpoint.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Returns true if a path means a configuration with safetensors, not a GGUF file.
@@ -54,7 +59,8 @@ pub fn config_of(config: &[u8], weights: &[u8]) -> Result<Config, ModelError> {
     let (config_path, path) = (PathBuf::from("config.json"), Path::new("model.safetensors"));
     let config = parse_json(&config_path, config)?;
     let listed = safetensors::index(weights).map_err(ModelError::at(path))?;
-    let mut folder = Folder { config_path, config, ..Folder::default() };
+    let weights = path.to_owned();
+    let mut folder = Folder { config_path, config, weights, ..Folder::default() };
     let tensors = folder.named(&[path], listed.into_iter().map(|tensor| (0, tensor)).collect())?;
     folder.config(&tensors)
 }
@@ -71,9 +77,23 @@ impl Folder {
             None => None,
         };
 
-        let (files, listed) = tensors(path, folder)?;
+        let (weights, files, listed) = tensors(path, folder)?;
+        let index = folder.join(INDEX);
+        let mut notes = Vec::new();
+        if path.is_dir() && weights != index && index.exists() {
+            let [read, left] = [&weights, &index].map(|path| path.display());
+            notes.push(format!("{read} is read; {left} and its shards are not"));
+        }
         let tokenizer_json = optional("tokenizer.json");
-        let mut this = Self { config_path, config, generation, tokenizer_json, ..Self::default() };
+        let mut this = Self {
+            config_path,
+            config,
+            generation,
+            tokenizer_json,
+            weights,
+            notes,
+            ..Self::default()
+        };
         let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
         let tensors = this.named(&paths, listed)?;
         Ok((this, files, tensors))
@@ -122,7 +142,11 @@ impl Folder {
     }
 
     pub(crate) fn config(&self, tensors: &[TensorInfo]) -> Result<Config, ModelError> {
-        let error = ModelError::at(&self.config_path);
+        // Tensors are missing from the files with tensors.
+        let error = |fault: Fault| {
+            let of_tensor = fault.site.starts_with("tensor ");
+            ModelError::at(if of_tensor { &self.weights } else { &self.config_path })(fault)
+        };
         let stored = |name: &str| self.stored_name(name);
         let tensors = Tensors::new(tensors, &stored);
         let mut config = Config::from_json(&self.config, &tensors).map_err(error)?;
@@ -160,14 +184,13 @@ impl Folder {
         &self.config
     }
 
-    /// Returns true for Q and K matrices whose rows GGUF interleaves: Hugging Face pairs elements
-    /// half a head apart, GGUF pairs neighbours.
+    /// Returns true for Q and K matrices whose rows GGUF interleaves, and for their biases: Hugging
+    /// Face pairs elements half a head apart, GGUF pairs neighbours.
     #[cfg(feature = "text")]
     pub(crate) fn interleaves(arch: Arch, tensor: &str) -> bool {
         let part = tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
-        let rotated =
-            part.is_some_and(|(_, part)| part == "attn_q.weight" || part == "attn_k.weight");
-        arch == Arch::Llama && rotated
+        let rotated = ["attn_q.weight", "attn_k.weight", "attn_q.bias", "attn_k.bias"];
+        arch == Arch::Llama && part.is_some_and(|(_, part)| rotated.contains(&part))
     }
 }
 
@@ -188,15 +211,18 @@ fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, ModelError> {
     json::parse(bytes).map_err(|error| ModelError::at(path)(format!("no valid JSON: {error}")))
 }
 
-/// The files of a checkpoint and their tensors, each with the number of its file.
-type Listing = (Vec<Mapped>, Vec<(usize, Listed)>);
+/// The files of a checkpoint and their tensors, each with the number of its file, after the file or
+/// index that was opened.
+type Listing = (PathBuf, Vec<Mapped>, Vec<(usize, Listed)>);
+
+const INDEX: &str = "model.safetensors.index.json";
 
 fn tensors(path: &Path, folder: &Path) -> Result<Listing, ModelError> {
     if !path.is_dir() {
         return one_file(path);
     }
     let single = folder.join("model.safetensors");
-    let index = folder.join("model.safetensors.index.json");
+    let index = folder.join(INDEX);
     if single.exists() {
         one_file(&single)
     } else if index.exists() {
@@ -215,7 +241,8 @@ fn open_indexed(path: &Path) -> Result<(Mapped, Vec<Listed>), ModelError> {
 
 fn one_file(path: &Path) -> Result<Listing, ModelError> {
     let (file, listed) = open_indexed(path)?;
-    Ok((vec![file], listed.into_iter().map(|tensor| (0, tensor)).collect()))
+    let listed = listed.into_iter().map(|tensor| (0, tensor)).collect();
+    Ok((path.to_owned(), vec![file], listed))
 }
 
 /// Every tensor of the index is in the shard that it names, and the shards hold no other.
@@ -258,7 +285,7 @@ fn shards(folder: &Path, index: &Path) -> Result<Listing, ModelError> {
         files.push(file);
         all.extend(listed.into_iter().map(|tensor| (number, tensor)));
     }
-    Ok((files, all))
+    Ok((index.to_owned(), files, all))
 }
 
 /// Returns a shard's path. It must be a file of the folder, since an index is not trusted with

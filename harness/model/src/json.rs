@@ -105,6 +105,11 @@ impl<'a> Object<'a> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
+    /// Returns true for a key that is there, be its value null.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
         self.map.iter()
     }

@@ -23,11 +23,12 @@ fn size(c: &Config, words: &str) -> u64 {
 type Has = fn(&Config) -> bool;
 
 const ALL: Has = |_| true;
+const BIASED: Has = |c| c.qkv_bias;
 const NORMED_HEADS: Has = |c| c.qk_norm;
 const POST_NORMS: Has = |c| c.post_norms;
 
-/// A tensor's name in GGUF, in the files of Llama and Qwen3, and in Gemma's; its dimensions, row
-/// length first.
+/// A tensor's name in GGUF, in the files of Llama and Qwen, and in Gemma's; its dimensions, row
+/// length first. Names that do not end in `.bias` go on with `.weight`.
 type Part = (&'static str, [&'static str; 2], &'static str, Has);
 
 const EMBEDDING: &str = "embed_tokens";
@@ -41,16 +42,19 @@ const WHOLE: [Part; 4] = [
     ("token_embd", [EMBEDDING; 2], "hidden, vocab", ALL),
     ("output_norm", ["norm"; 2], "hidden", ALL),
     (HEAD, [""; 2], "hidden, vocab", |c| !c.tied_head),
-    ("rope_freqs", [""; 2], "head_dim / 2", |c| c.rope_freqs && c.rope_scaling.is_none()),
+    ("rope_freqs", [""; 2], "head_dim / 2", |c| c.rope_freqs),
 ];
 
 /// Tensors of a layer.
 #[rustfmt::skip]
-const LAYER: [Part; 13] = [
+const LAYER: [Part; 16] = [
     ("attn_norm", ["input_layernorm"; 2], "hidden", ALL),
     ("attn_q", ["self_attn.q_proj"; 2], QUERIES, ALL),
     ("attn_k", ["self_attn.k_proj"; 2], KEYS, ALL),
     ("attn_v", ["self_attn.v_proj"; 2], KEYS, ALL),
+    ("attn_q.bias", ["self_attn.q_proj.bias", ""], "n_heads · head_dim", BIASED),
+    ("attn_k.bias", ["self_attn.k_proj.bias", ""], "n_kv_heads · head_dim", BIASED),
+    ("attn_v.bias", ["self_attn.v_proj.bias", ""], "n_kv_heads · head_dim", BIASED),
     ("attn_output", ["self_attn.o_proj"; 2], "n_heads · head_dim, hidden", ALL),
     ("attn_q_norm", ["self_attn.q_norm"; 2], "head_dim", NORMED_HEADS),
     ("attn_k_norm", ["self_attn.k_norm"; 2], "head_dim", NORMED_HEADS),
@@ -69,8 +73,19 @@ pub(crate) fn expected(c: &Config) -> impl Iterator<Item = (String, Vec<u64>, &'
         .flat_map(|layer| LAYER.iter().map(move |part| (format!("blk.{layer}."), part)));
     whole.chain(layers).filter(|(_, part)| part.3(c)).map(|(at, (name, _, words, _))| {
         let dims = words.split(", ").map(|dim| size(c, dim)).collect();
-        (format!("{at}{name}.weight"), dims, *words)
+        (format!("{at}{}", whole_name(name)), dims, *words)
     })
+}
+
+/// The name of a tensor from one in the tables.
+fn whole_name(part: &str) -> String {
+    format!("{part}{}", if part.ends_with(".bias") { "" } else { ".weight" })
+}
+
+/// The name in the tables of a tensor.
+fn part_name(tensor: &str) -> Option<&str> {
+    let is_bias = tensor.ends_with(".bias");
+    if is_bias { Some(tensor) } else { tensor.strip_suffix(".weight") }
 }
 
 /// Prefixes of the text model's tensors and of its head: alone, or inside a model of text and
@@ -109,19 +124,18 @@ impl Names {
 
     /// GGUF's name of a stored tensor, where it has one.
     pub(crate) fn to_gguf(self, stored: &str) -> Option<String> {
-        let stored = stored.strip_suffix("weight")?;
-        if stored == self.head {
+        if stored.strip_suffix("weight") == Some(self.head) {
             return Some(format!("{HEAD}.weight"));
         }
-        let name = stored.strip_prefix(self.model)?.strip_suffix('.')?;
+        let name = part_name(stored.strip_prefix(self.model)?)?;
         let find = |parts, name: &str| self.pairs(parts).find(|(_, stored)| *stored == name);
         let Some((layer, part)) = name.strip_prefix("layers.").and_then(|n| n.split_once('.'))
         else {
-            return find(&WHOLE, name).map(|(gguf, _)| format!("{gguf}.weight"));
+            return find(&WHOLE, name).map(|(gguf, _)| whole_name(gguf));
         };
         // `007` would be a second name of layer 7.
         layer.parse::<u32>().ok().filter(|n| n.to_string() == layer)?;
-        find(&LAYER, part).map(|(gguf, _)| format!("blk.{layer}.{gguf}.weight"))
+        find(&LAYER, part).map(|(gguf, _)| format!("blk.{layer}.{}", whole_name(gguf)))
     }
 
     /// The stored name of one of GGUF's; the name itself if it is none.
@@ -129,15 +143,17 @@ impl Names {
         let Self { model, head, .. } = self;
         let find = |parts, name: &str| self.pairs(parts).find(|(gguf, _)| *gguf == name);
         let of_part = || {
-            let name = gguf.strip_suffix(".weight")?;
+            let name = part_name(gguf)?;
             if name == HEAD {
                 return Some(format!("{head}weight"));
             }
             let Some((layer, part)) = name.strip_prefix("blk.").and_then(|n| n.split_once('.'))
             else {
-                return find(&WHOLE, name).map(|(_, stored)| format!("{model}{stored}.weight"));
+                let stored = find(&WHOLE, name).map(|(_, stored)| whole_name(stored));
+                return stored.map(|stored| format!("{model}{stored}"));
             };
-            find(&LAYER, part).map(|(_, stored)| format!("{model}layers.{layer}.{stored}.weight"))
+            let stored = find(&LAYER, part).map(|(_, stored)| whole_name(stored));
+            stored.map(|stored| format!("{model}layers.{layer}.{stored}"))
         };
         of_part().unwrap_or_else(|| gguf.to_owned())
     }
@@ -163,7 +179,8 @@ mod tests {
             for root in ROOTS {
                 let embedding = format!("{}embed_tokens.weight", root[0]);
                 let names = Names::of(arch, [embedding.as_str()].into_iter());
-                let layers = names.pairs(&LAYER).map(|(part, _)| format!("blk.12.{part}.weight"));
+                let layers =
+                    names.pairs(&LAYER).map(|(part, _)| format!("blk.12.{}", whole_name(part)));
                 let others = ["output.weight", "token_embd.weight", "output_norm.weight"];
                 for gguf in layers.chain(others.map(str::to_owned)) {
                     let stored = names.stored(&gguf);
@@ -180,7 +197,7 @@ mod tests {
             "blk.0.attn_q.weight",
             "model.layers.007.mlp.up_proj.weight",
             "model.layers.+7.mlp.up_proj.weight",
-            "model.layers.0.self_attn.q_proj.bias",
+            "model.layers.0.self_attn.o_proj.bias",
             "model.layers.0.pre_feedforward_layernorm.weight",
         ] {
             assert_eq!(names.to_gguf(name), None, "{name}");

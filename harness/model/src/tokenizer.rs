@@ -22,7 +22,6 @@ use std::path::Path;
 
 use serde::Deserialize;
 use tokenizers::models::ModelWrapper;
-use tokenizers::models::bpe::{BPE, Error as BpeError};
 use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::processors::PostProcessorWrapper;
@@ -33,6 +32,7 @@ use tokenizers::{
 
 use super::error::ModelError;
 use super::fault::Fault;
+use super::file::ModelFile;
 use super::mapped;
 use score::Scores;
 
@@ -58,8 +58,8 @@ pub struct Tokenizer {
     scores: Option<Scores>,
     /// Control tokens that go before and after a text.
     around: [Vec<u32>; 2],
-    /// Shows as U+FFFD although it is a control token.
-    unknown: Option<u32>,
+    /// Spellings of control tokens that a GGUF types as text.
+    mistyped: Vec<String>,
     spelling: Spelling,
 }
 
@@ -97,6 +97,29 @@ impl Tokenizer {
         Self::from_json(&bytes).map_err(ModelError::at(path))
     }
 
+    /// A note for the user where control tokens are typed as text: they are matched all the same.
+    pub fn note(&self) -> Option<String> {
+        let first = self.mistyped.first()?;
+        let (key, n) = (crate::vocabulary::key::TYPES, self.mistyped.len());
+        Some(format!(
+            "metadata `{key}`: {n} tokens, such as {first}, are spelled as control tokens and typed \
+             as text; they are taken for control tokens"
+        ))
+    }
+
+    /// The tokenizer of a checkpoint, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// It is not understood; the message names the file.
+    pub fn of_model(file: &ModelFile) -> Result<Option<Self>, ModelError> {
+        if let Some(path) = file.tokenizer_json() {
+            return Self::open(path).map(Some);
+        }
+        let made = file.vocabulary()?.map(Self::new).transpose();
+        made.map_err(ModelError::at(&file.path))
+    }
+
     /// The tokenizer of the bytes of a `tokenizer.json`. Its ids are those of the `tokenizers`
     /// library, but [`Tokenizer::encode`] adds a BOS once if the text spells it already.
     ///
@@ -108,7 +131,7 @@ impl Tokenizer {
         let refused = |key: &str, why: &str| TokenizerError::Fault(Fault::of(key, why));
         let declared: Declared = serde_json::from_slice(bytes)
             .map_err(|error| Fault::of("is no tokenizer.json", error.to_string()))?;
-        let mut library = guarded(|| Library::from_bytes(bytes))?;
+        let library = guarded(|| Library::from_bytes(bytes))?;
         for DeclaredToken { id, content } in &declared.added_tokens {
             let found = library.token_to_id(content);
             if found.is_some_and(|found| found != *id) {
@@ -123,21 +146,18 @@ impl Tokenizer {
             if model.dropout.is_some_and(|share| share != 0.0) {
                 return Err(refused("model.dropout", "is not supported; only null is"));
             }
-            let model = strict(model.clone());
-            library.with_model(model);
         }
         let around = library.get_post_processor().map_or_else(|| Ok(<_>::default()), around)?;
         if let Some(id) = around.iter().flatten().find(|id| library.id_to_token(**id).is_none()) {
             return Err(refused("post_processor", &format!("there is no token {id}")));
         }
-        Self::of(library, None, around, None)
+        Self::of(library, None, around)
     }
 
     fn of(
         library: Library,
         scores: Option<Scores>,
         around: [Vec<u32>; 2],
-        unknown: Option<u32>,
     ) -> Result<Self, TokenizerError> {
         let Some(decoder) = library.get_decoder() else {
             return Err(Fault::of("decoder", "there is none").into());
@@ -152,28 +172,30 @@ impl Tokenizer {
         };
         let added = library.get_added_tokens_decoder().into_iter();
         let plain = literals(added.filter(|added| !added.1.special), library.get_normalizer())?;
-        Ok(Self { plain, library, scores, around, unknown, spelling })
+        let mistyped = Vec::new();
+        Ok(Self { plain, library, scores, around, mistyped, spelling })
     }
 
     /// The ids of `text`. With `special`, the tokens that the vocabulary puts around a text are
-    /// there (a BOS only once if the text spells it too), and control tokens spelled in the text,
+    /// there (a BOS or an EOS only once if the text spells it too), and control tokens spelled in the text,
     /// such as `<start_of_turn>`, are matched; without, no control token comes out. User-defined
     /// tokens are always matched.
     ///
     /// # Errors
     ///
-    /// A character has neither a token nor bytes and there is no unknown token, or a run of white
-    /// space is longer than half a million bytes.
+    /// SentencePiece without an unknown token meets a character that has neither a token nor bytes,
+    /// or a run of white space is longer than half a million bytes.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
         if !special {
             return self.ids(&self.plain, text);
         }
         let [before, after] = &self.around;
         let ids = self.encode_markup(text)?;
-        let literals = self.library.get_added_vocabulary().get_added_tokens_decoder();
-        let spelled = before.last().and_then(|id| literals.get(id));
-        let from = usize::from(spelled.is_some_and(|bos| text.starts_with(&bos.content)));
-        Ok([before, &ids[from..], after].concat())
+        let spelled =
+            |id: Option<&u32>, found: Option<&u32>| usize::from(id.is_some() && id == found);
+        let from = spelled(before.last(), ids.first());
+        let to = ids.len() - spelled(after.first(), ids[from..].last());
+        Ok([before, &ids[from..to], after].concat())
     }
 
     /// The ids of text in which every control token is spelled, such as a rendered chat template:
@@ -202,24 +224,9 @@ impl Tokenizer {
             }
             parts.tokenize(|part| match &self.scores {
                 Some(scores) => Ok(scores.tokenize(part.get())?),
-                None => self.merge(part.get()),
+                None => self.library.get_model().tokenize(part.get()),
             })?;
             Ok(parts.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
-        })
-    }
-
-    /// Tokens of a word by the library's model; an error names the character that has none.
-    fn merge(&self, word: &str) -> tokenizers::Result<Vec<Token>> {
-        let model = self.library.get_model();
-        model.tokenize(word).map_err(|error| match error.downcast_ref() {
-            Some(BpeError::UnkTokenOutOfVocabulary(_)) => {
-                let lost = word.chars().map(String::from).find(|c| model.tokenize(c).is_err());
-                let mut bytes = Vec::new();
-                self.push_piece(&lost.unwrap_or_default(), false, &mut bytes);
-                let text = String::from_utf8_lossy(&bytes).into_owned();
-                TokenizerError::Unencodable { text }.into()
-            }
-            _ => error,
         })
     }
 
@@ -247,7 +254,9 @@ impl Tokenizer {
     fn push_bytes(&self, id: u32, first: bool, bytes: &mut Vec<u8>) -> bool {
         let added = self.library.get_added_vocabulary().get_added_tokens_decoder().get(&id);
         match (added, self.library.get_model().id_to_token(id)) {
-            _ if Some(id) == self.unknown => bytes.extend("\u{fffd}".as_bytes()),
+            _ if self.scores.as_ref().is_some_and(|scores| scores.unknown == Some(id)) => {
+                bytes.extend("\u{fffd}".as_bytes())
+            }
             (Some(token), _) if token.special => return false,
             (Some(token), _) => match self.spelling {
                 Spelling::Bytes(_) => bytes.extend(token.content.as_bytes()),
@@ -309,19 +318,6 @@ fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, Tokeniz
         }),
         Err(_) => Err(Fault::of(LIBRARY, "it panicked").into()),
     }
-}
-
-/// The model with an error for text that has no token: without an unknown token the library leaves
-/// such text out.
-fn strict(mut model: BPE) -> BPE {
-    if model.unk_token.is_none() {
-        let mut absent = "no unknown token".to_owned();
-        while model.token_to_id(&absent).is_some() {
-            absent.push('?');
-        }
-        model.unk_token = Some(absent);
-    }
-    model
 }
 
 /// Ids that a post-processor puts before and after a text.

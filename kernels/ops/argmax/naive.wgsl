@@ -1,6 +1,7 @@
 // argmax/naive: one invocation reads every logit.
 //
-//   token = min { i : logits[i] = max_j logits[j] }, then the step ends (see choose.wgsl)
+//   token = min { i : logits[i] = max_j logits[j] }, NO_TOKEN where a logit is not finite; then the
+//   step ends (see choose.wgsl)
 //   logits: (SEQUENCES, N)  tokens: (positions, SEQUENCES)  state: a row of the step state each
 // import: step/choose
 override N: u32;
@@ -11,7 +12,7 @@ override N: u32;
 
 fn met(best: Candidate, sequence: u32, i: u32) -> Candidate {
     if (i >= N) { return best; }
-    return better(best, Candidate(logits[sequence * N + i], i));
+    return better(best, candidate(logits[sequence * N + i], i));
 }
 
 @compute @workgroup_size(1)

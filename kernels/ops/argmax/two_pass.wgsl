@@ -18,7 +18,7 @@ fn slices(
     let first = workgroup.x / PARTS * N;
     var best = NOBODY;
     for (var i = workgroup.x % PARTS * WG + lid; i < N; i += PARTS * WG) {
-        best = better(best, Candidate(logits[first + i], i));
+        best = better(best, candidate(logits[first + i], i));
     }
     best = workgroup_best(lid, best);
     if (lid == 0u) {

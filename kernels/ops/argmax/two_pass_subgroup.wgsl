@@ -47,7 +47,7 @@ fn slices(
         let four = logits[first + v];
         for (var i = 0u; i < 4u; i++) {
             // Behind the last logit lies padding.
-            if (N % 4u == 0u || 4u * v + i < N) { best = better(best, Candidate(four[i], 4u * v + i)); }
+            if (N % 4u == 0u || 4u * v + i < N) { best = better(best, candidate(four[i], 4u * v + i)); }
         }
     }
     best = best_of_subgroups(lane, subgroup, subgroups, best);

@@ -11,7 +11,7 @@ fn main(
 ) {
     let first = workgroup.x * N;
     var best = NOBODY;
-    for (var i = lid; i < N; i += WG) { best = better(best, Candidate(logits[first + i], i)); }
+    for (var i = lid; i < N; i += WG) { best = better(best, candidate(logits[first + i], i)); }
     best = workgroup_best(lid, best);
     if (lid == 0u) { end_step_of(workgroup.x, best); }
 }

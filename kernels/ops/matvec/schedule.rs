@@ -122,6 +122,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         as_stage: &|p, caps, grid| soa::dot4_stage(p, caps, grid, &[1, 2, 4]).map(along_rows::<P>),
         tunables: "WG=128|256|512|1024,LANES=8|16|32,EACH=1|2|4,GROUPS=264|65535,SPLIT=1|4|8",
         unsupported: &|p, caps| one_soa_vector(p, caps).or_else(|| soa::below_a_block(p)),
+        digits: 3,
         ..Self::TREE
     };
 }
@@ -156,13 +157,16 @@ impl<P: MatVec + 'static> Schedule<P> {
         tunables: "WG=128|256|512,LANES=4|8|16|32,GROUPS=132|264|1056",
         unsupported: &|p, caps| quantised_only(p, caps).or_else(|| soa::below_a_block(p)),
         packing: Packing::Soa,
+        digits: 3,
         ..Variant::PLAIN
     };
 
     /// schedule/pipelined.
     pub const GATE_UP_PIPELINED: Variant<P> = Variant {
         constants: &|p, caps| [stacked_rows(p), sweep(p, caps)].concat(),
-        as_stage: &|p, caps, grid| Some([stacked_rows(p), pipelined_stage(p, caps, grid)?].concat()),
+        as_stage: &|p, caps, grid| {
+            Some([stacked_rows(p), pipelined_stage(p, caps, grid)?].concat())
+        },
         ..Self::PIPELINED
     };
 }

@@ -11,6 +11,7 @@ crate::params! {
         kv_heads: usize = kv_heads(5),
         head_dim: usize = HEAD_DIM,
         qk_norm: Norm = QK_NORM,
+        qkv_bias: QkvBias = QKV_BIAS,
         rope_style: RopeStyle = ROPE_STYLE,
         eps: f32 = EPS,
         rope_base: f32 = ROPE_BASE,
@@ -39,6 +40,11 @@ impl Rotates for QkvRopeAppend {
 }
 
 impl QkvRopeAppend {
+    /// Elements of the bias.
+    fn bias_len(&self) -> usize {
+        self.qkv_bias.of(self.qkv_heads() * self.head_dim)
+    }
+
     /// Sequences with caches of their own.
     pub fn sequences(&self) -> usize {
         match self.tokens_of {
@@ -68,7 +74,7 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
     bindings: &[
         state(),
         Binding::input("qkv", &f32s, len!(p => p.n_tokens * p.qkv_heads() * p.head_dim)),
-        head_norm("q_norm"),
+        Binding::input("q_norm", &f32s, len!(p => p.head_dim + p.bias_len())),
         head_norm("k_norm"),
         rope(),
         Binding::output("q", &f32s, len!(p => p.n_tokens * p.q_heads() * p.head_dim)),
@@ -100,7 +106,8 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
         Cost {
             bytes: (p.n_tokens
                 * (8 * query + 2 * (4 * key + p.kv_heads * p.vector_bytes()) + 4 * p.head_dim)
-                + 8 * p.head_dim) as f64,
+                + 8 * p.head_dim
+                + 4 * p.bias_len()) as f64,
             flops: (7 * p.n_tokens * (query + key)) as f64,
         }
     },
@@ -108,7 +115,7 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
         Tolerance::new(
             8.0 + (p.head_dim as f64).sqrt(),
             1e-11,
-            "as rms_norm, then two products with table entries rounded once; caches add the \
+            "as rms_norm, a bias rounded once, then two products with table entries rounded once; caches add the \
                  rounding of their type: of f16 in a direction that WGSL leaves open, of q8_0 half a \
                  step and what f16 takes from that",
         )
@@ -139,6 +146,11 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             # Tokens of several sequences, in rings and in full caches.
             LAYER=gemma,KV_SIZE=512,KV_FORMAT=f16,N_TOKENS=3,TOKENS_OF=each,N_KV=513
             LAYER=qwen,KV_SIZE=64,N_TOKENS=8,TOKENS_OF=each,N_KV=30
+            QKV_BIAS=added:
+                Q_PER_KV=7,KV_HEADS=2,HEAD_DIM=64,ROPE_STYLE=neox,KV_SIZE=64,KV_FORMAT=f16,N_KV=30
+                LAYER=llama,KV_SIZE=40,KV_FORMAT=q8_0,N_TOKENS=33,BEFORE=7,N_KV=3,PROMPT_LEN=30
+                LAYER=qwen,ROPE_FACTORS=yarn,KV_SIZE=64,N_TOKENS=3,TOKENS_OF=each,N_KV=30
+            LAYER=gemma,ROPE_FACTORS=linear,KV_SIZE=64,N_KV=60
     ",
     bench: "
         EPS=1e-6,ROPE_BASE=10000,KV_FORMAT=f16:

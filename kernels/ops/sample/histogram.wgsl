@@ -539,5 +539,5 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     var token = token_ahead(lid, bin, winner);
     if (own.x == winner) { token = min(own.y, token); }
     if (own.x > winner) { token = own.y; }
-    if (lid == 0u) { end_step(Candidate(0.0, token)); }
+    if (lid == 0u) { end_step(Candidate(value_of(max(own.x, winner)), token)); }
 }

@@ -320,5 +320,5 @@ fn choose(
         }
         if (is_known) { best = next; } else { bound = next; }
     }
-    if (lid == 0u) { end_step(Candidate(0.0, best.y)); }
+    if (lid == 0u) { end_step(Candidate(value_of(best.x), best.y)); }
 }

@@ -348,5 +348,5 @@ fn choose(@builtin(local_invocation_index) lid: u32) {
     workgroupBarrier();
     if (sum == atomicLoad(&largest)) { atomicMin(&lowest, best.index); }
     workgroupBarrier();
-    if (lid == 0u) { end_step(Candidate(0.0, atomicLoad(&lowest))); }
+    if (lid == 0u) { end_step(Candidate(value_of(atomicLoad(&largest)), atomicLoad(&lowest))); }
 }

@@ -11,6 +11,8 @@ override HEAD_DIM: u32;
 override NEW_PAIRS: u32 = HEAD_DIM / 2u;
 var<workgroup> new_pairs: array<vec2<f32>, NEW_PAIRS>;
 
+fn bias_pair(at: u32) -> vec2<f32> { return q_norm[HEAD_DIM / 2u + at]; }
+
 fn norm_pair(query: bool, at: u32) -> vec2<f32> {
     if (query) { return q_norm[at]; }
     return k_norm[at];

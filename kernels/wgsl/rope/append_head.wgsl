@@ -3,7 +3,16 @@
 // requires: var k_cache, v_cache: array<u32>
 // requires: var q, qkv: array<f32>
 // requires: var rope: array<vec2<f32>>
+// requires: fn bias_at(at: u32) -> f32
 override ROPE_STYLE: u32;
+override QKV_BIAS: u32 = BIAS_NONE;
+
+// Element e of head `row` of all tokens' heads, with its bias.
+fn qkv_element(row: u32, e: u32) -> f32 {
+    let product = qkv[row * HEAD_DIM + e];
+    if (QKV_BIAS == BIAS_NONE) { return product; }
+    return product + bias_at(row % (KV_HEADS * (Q_PER_KV + 2u)) * HEAD_DIM + e);
+}
 
 // Element e of a token's query or key head, normed and rotated.
 fn rotated_element(token: u32, head: u32, e: u32, scale: f32) -> f32 {
@@ -13,9 +22,9 @@ fn rotated_element(token: u32, head: u32, e: u32, scale: f32) -> f32 {
     let i = select(pair, 2u * pair, ROPE_STYLE == ROPE_INTERLEAVED);
     let j = select(pair + half, 2u * pair + 1u, ROPE_STYLE == ROPE_INTERLEAVED);
     let turn = rope[position_of(token) * half + pair];
-    let row = (token * KV_HEADS * (Q_PER_KV + 2u) + head) * HEAD_DIM;
-    let a = qkv[row + i] * scale * head_norm_weight(head, i);
-    let b = qkv[row + j] * scale * head_norm_weight(head, j);
+    let row = token * KV_HEADS * (Q_PER_KV + 2u) + head;
+    let a = qkv_element(row, i) * scale * head_norm_weight(head, i);
+    let b = qkv_element(row, j) * scale * head_norm_weight(head, j);
     return select(a * turn.y + b * turn.x, a * turn.x - b * turn.y, first);
 }
 
@@ -23,7 +32,7 @@ fn rotated_element(token: u32, head: u32, e: u32, scale: f32) -> f32 {
 fn appended_element(token: u32, head: u32, e: u32, scale: f32) -> f32 {
     if (e >= HEAD_DIM) { return 0.0; }
     if (head < KV_HEADS * (Q_PER_KV + 1u)) { return rotated_element(token, head, e, scale); }
-    return qkv[(token * KV_HEADS * (Q_PER_KV + 2u) + head) * HEAD_DIM + e];
+    return qkv_element(token * KV_HEADS * (Q_PER_KV + 2u) + head, e);
 }
 
 fn largest_element(token: u32, head: u32, block: u32, scale: f32) -> f32 {
@@ -61,7 +70,7 @@ fn append_head(token: u32, head: u32) {
     let values = keys + KV_HEADS;
     let slot = slot_of(token);
     for (var e = 0u; e < HEAD_DIM; e += 2u) {
-        var v = vec2<f32>(qkv[row * HEAD_DIM + e], qkv[row * HEAD_DIM + e + 1u]);
+        var v = vec2<f32>(qkv_element(row, e), qkv_element(row, e + 1u));
         if (head < values) {
             v = vec2<f32>(rotated_element(token, head, e, scale), rotated_element(token, head, e + 1u, scale));
         }

@@ -1,6 +1,7 @@
 // The norm of query and key heads, element by element. Queries come first in qkv, then keys, then values.
 // norm_at(query, e) is element e of a query's or a key's norm weights.
-// requires: var qkv: array<f32>
+// qkv_element(head, e) is element e of a head, with its bias.
+// requires: fn qkv_element(head: u32, e: u32) -> f32
 // requires: fn norm_at(query: bool, e: u32) -> f32
 override Q_PER_KV: u32;
 override KV_HEADS: u32;
@@ -18,7 +19,7 @@ fn head_norm_weight(head: u32, e: u32) -> f32 {
 fn head_squares(head: u32, first: u32, step: u32) -> f32 {
     var sum = 0.0;
     for (var e = first; e < HEAD_DIM; e += step) {
-        sum += qkv[head * HEAD_DIM + e] * qkv[head * HEAD_DIM + e];
+        sum += qkv_element(head, e) * qkv_element(head, e);
     }
     return sum;
 }

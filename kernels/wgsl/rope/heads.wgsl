@@ -4,8 +4,11 @@
 // requires: override Q_PER_KV, HEAD_DIM, KV_HEADS: u32
 // requires: var qkv: array<vec2<f32>>
 // requires: var rope: array<vec4<f32>>
+// bias_pair(at) is pair `at` of the bias of a token's heads.
+// requires: fn bias_pair(at: u32) -> vec2<f32>
 // requires: fn norm_pair(query: bool, at: u32) -> vec2<f32>
 override QK_NORM: u32;
+override QKV_BIAS: u32 = BIAS_NONE;
 override ROPE_STYLE: u32;
 override EPS: f32;
 
@@ -24,6 +27,13 @@ fn is_value(head: u32) -> bool { return head >= KV_HEADS * (Q_PER_KV + 1u); }
 
 fn load_quad(head: u32, i: u32) -> Quad {
     let base = head * (HEAD_DIM / 2u);
+    if (QKV_BIAS == BIAS_ADDED) {
+        let own = head % (KV_HEADS * (Q_PER_KV + 2u)) * (HEAD_DIM / 2u);
+        return Quad(
+            qkv[base + low_at(i)] + bias_pair(own + low_at(i)),
+            qkv[base + high_at(i)] + bias_pair(own + high_at(i)),
+        );
+    }
     return Quad(qkv[base + low_at(i)], qkv[base + high_at(i)]);
 }
 

@@ -5,6 +5,8 @@
 // requires: var state: array<u32>
 override ROPE_STYLE: u32;
 
+fn qkv_element(head: u32, e: u32) -> f32 { return qkv[head * HEAD_DIM + e]; }
+
 // Norms and rotates one pair of a head.
 fn rotate_pair(head: u32, pair: u32, scale: f32) {
     let half = HEAD_DIM / 2u;

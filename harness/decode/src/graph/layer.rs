@@ -11,13 +11,16 @@ use lathe_kernels::qkv_rope_append::QkvRopeAppend;
 use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
 use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
 use lathe_kernels::residual_rms_norm::ResidualRmsNorm;
-use lathe_kernels::{Beta, FloatFormat, KvVectors, Norm, NormOffset, RopeFactors, TokensOf};
+use lathe_kernels::{
+    Beta, FloatFormat, KvVectors, Norm, NormOffset, QkvBias, RopeFactors, TokensOf,
+};
 
 use super::KvCache;
 use super::step::{Input, Listed, Lister, Node, To, Vector, Vectors, at, listed, matrix_name};
 use crate::load::LayerWeights;
 use lathe_device::plan::layout::KvOrder;
 use lathe_device::plan::recording::{Label, TensorId, TensorInit};
+use lathe_model::RopeScaling;
 
 /// A norm of the stream that the next matrix may make itself.
 struct Left {
@@ -31,8 +34,9 @@ struct Left {
 pub(super) struct HeadsOf {
     pub(super) append: QkvRopeAppend,
     pub(super) rope: TensorId,
-    /// Norm weights of queries and keys; ones without a norm.
-    weights: [Arc<[f32]>; 2],
+    /// Norm weights of queries, those of keys, and the bias; ones without a norm, nothing without a
+    /// bias.
+    weights: [Arc<[f32]>; 3],
     pub(super) q_norm: TensorId,
     pub(super) k_norm: TensorId,
 }
@@ -225,6 +229,7 @@ impl Lister<'_> {
             kv_heads: c.n_kv_heads,
             head_dim: c.head_dim,
             qk_norm: heads.append.qk_norm,
+            qkv_bias: heads.append.qkv_bias,
             rope_style: c.rope_style,
             eps: c.rms_eps,
             rope_base: heads.append.rope_base,
@@ -236,7 +241,7 @@ impl Lister<'_> {
             sequences: v.rows,
         };
         let append = QkvRopeAppend { n_tokens: v.rows, tokens_of: v.of, ..heads.append };
-        let both = [&heads.weights[0][..], &heads.weights[1]].concat();
+        let both = heads.weights.concat();
         let both = self.values(format!("l{layer}.qk_norm"), &both.into());
         let kv = [("state", v.state), ("k_cache", cache.k), ("v_cache", cache.v)];
         let token = [("qkv", v.qkv.id), ("rope", heads.rope)];
@@ -278,18 +283,23 @@ impl Lister<'_> {
         let c = self.config;
         let rope_base = c.layer_rope_base(layer);
         let ones: Arc<[f32]> = vec![1.0; c.head_dim].into();
-        let weights = w.qk_norm.clone().unwrap_or_else(|| [Arc::clone(&ones), ones]);
+        let [q_norm, k_norm] = w.qk_norm.clone().unwrap_or_else(|| [Arc::clone(&ones), ones]);
+        let bias = w.qkv_bias.clone().unwrap_or_default();
+        let with_bias = [&q_norm[..], &bias].concat();
         let append = QkvRopeAppend {
             q_per_kv: c.n_heads / c.n_kv_heads,
             kv_heads: c.n_kv_heads,
             head_dim: c.head_dim,
             qk_norm: norm(c.qk_norm),
+            qkv_bias: if c.qkv_bias { QkvBias::Added } else { QkvBias::None },
             rope_style: c.rope_style,
             eps: c.rms_eps,
             rope_base,
-            rope_factors: match self.weights.rope_freqs {
-                Some(_) => RopeFactors::Llama3,
-                None => RopeFactors::None,
+            rope_factors: match (c.layer_rope_scaling(layer), &self.weights.rope_freqs) {
+                (Some(RopeScaling::Yarn(_)), _) => RopeFactors::Yarn,
+                (Some(RopeScaling::Llama3(_)), _) | (_, Some(_)) => RopeFactors::Llama3,
+                (Some(RopeScaling::Linear { .. }), None) => RopeFactors::Linear,
+                (None, None) => RopeFactors::None,
             },
             kv_size,
             kv_format: self.options.kv,
@@ -299,10 +309,10 @@ impl Lister<'_> {
         };
         HeadsOf {
             append,
-            rope: self.rope(rope_base),
-            q_norm: self.values(format!("l{layer}.q_norm"), &weights[0]),
-            k_norm: self.values(format!("l{layer}.k_norm"), &weights[1]),
-            weights,
+            rope: self.rope(layer),
+            q_norm: self.values(format!("l{layer}.q_norm"), &with_bias.into()),
+            k_norm: self.values(format!("l{layer}.k_norm"), &k_norm),
+            weights: [q_norm, k_norm, bias],
         }
     }
 

@@ -7,13 +7,13 @@ mod layer;
 mod step;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lathe_kernels::{Capabilities, Problem, State};
 
 use super::load::Weights;
-use super::options::DecodeOptions;
+use super::options::{DecodeOptions, Prompts};
 use super::sampling::Sampling;
 use choose::Chooser;
 use lathe_device::error::{Error, Result};
@@ -61,6 +61,10 @@ pub struct DecodeGraph {
     pub vocab: usize,
     /// Selections, one an operation and shape.
     pub selected: Vec<Selected>,
+    /// The model's path.
+    pub path: PathBuf,
+    /// Options of a command that builds the same step.
+    pub(crate) flags: Vec<String>,
 }
 
 impl DecodeGraph {
@@ -89,6 +93,22 @@ impl DecodeGraph {
         }
     }
 
+    /// The command that compares tokens with the reference operation by operation: in the chunks of
+    /// this graph, or token by token.
+    pub fn diff_command(&self, tokens: &[u32], prompts: Prompts) -> String {
+        let mut words = vec!["lathe diff".to_owned(), quoted(&self.path.display().to_string())];
+        let ids: Vec<_> = tokens.iter().map(ToString::to_string).collect();
+        words.extend(["--prompt-tokens".into(), ids.join(",")]);
+        let in_chunks = prompts == Prompts::Chunks && !self.recording.chunks.is_empty();
+        let chunk = self.recording.chunks.first().map_or(0, |chunk| chunk.tokens);
+        if !in_chunks || chunk < tokens.len().next_power_of_two().clamp(16, 1024) {
+            let chunk = if in_chunks { chunk } else { 0 };
+            words.push(format!("--prompt-chunk {chunk}"));
+        }
+        words.extend(self.flags.iter().map(|word| quoted(word)));
+        words.join(" ")
+    }
+
     /// The grid of persistent kernels, as records have it; none where there are none.
     pub fn persistent_grid(&self) -> Option<String> {
         self.recording.persistent.first().map(|kernel| Persistent::Of(kernel.grid).to_string())
@@ -110,6 +130,15 @@ impl DecodeGraph {
             .iter()
             .map(|op| op.kernel().cost(&Problem { shape: op.shape.clone(), state }).bytes);
         bytes.sum()
+    }
+}
+
+/// A word of a shell's command line.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 
@@ -178,6 +207,8 @@ pub fn build(
         sequences: options.sequences,
         vocab: config.vocab,
         selected,
+        path: path.to_owned(),
+        flags: options.flags(),
         recording: Arc::new(recording),
     })
 }

@@ -224,15 +224,29 @@ impl Lister<'_> {
         self.nodes.push(listed(label, kernel, params, bindings).into());
     }
 
-    /// The table of a rope base, one for all layers that have it.
-    pub(super) fn rope(&mut self, base: f32) -> TensorId {
+    /// The rope table of a layer, one for all layers of the same base and scaling.
+    pub(super) fn rope(&mut self, layer: usize) -> TensorId {
+        let c = self.config;
+        let (base, scaling) = (c.layer_rope_base(layer), c.layer_rope_scaling(layer));
+        let stored = self.weights.rope_freqs.clone();
+        let freq_factors = match scaling.map(|s| s.divisors(c.head_dim, f64::from(base))) {
+            None => stored,
+            Some(mut divisors) => {
+                for (divisor, stored) in divisors.iter_mut().zip(stored.iter().flatten()) {
+                    *divisor *= stored;
+                }
+                Some(divisors)
+            }
+        };
         let spec = RopeSpec {
             base,
-            head_dim: self.config.head_dim,
+            head_dim: c.head_dim,
             positions: self.positions(),
-            freq_factors: self.weights.rope_freqs.clone(),
+            freq_factors,
+            amplitude: scaling.map_or(1.0, |s| s.amplitude()),
         };
-        self.tensor(format!("rope.{base}"), TensorInit::Rope(spec))
+        let scaled = if scaling.is_some() { ".scaled" } else { "" };
+        self.tensor(format!("rope.{base}{scaled}"), TensorInit::Rope(spec))
     }
 
     /// One matrix times its input, from element `y_offset` of each row of the output on, `y_after`

@@ -62,6 +62,18 @@ impl CpuExecutor {
 }
 
 impl Execute for CpuExecutor {
+    fn recording(&self) -> &Arc<Recording> {
+        &self.recording
+    }
+
+    fn apart(&self) -> Result<Option<Box<dyn Execute>>> {
+        Ok(None)
+    }
+
+    fn run_op(&mut self, part: Part, op: usize) -> Result<()> {
+        Self::run_op(self, part, op)
+    }
+
     fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()> {
         if let Value::U32(all) = &mut self.values[tensor.0] {
             all[at..at + words.len()].copy_from_slice(words);

@@ -356,6 +356,22 @@ impl Dispatch {
 }
 
 impl Execute for GpuExecutor {
+    fn recording(&self) -> &Arc<Recording> {
+        &self.recording
+    }
+
+    fn apart(&self) -> Result<Option<Box<dyn Execute>>> {
+        if self.recording.persistent.is_empty() {
+            return Ok(None);
+        }
+        let apart = Recording { persistent: Vec::new(), ..(*self.recording).clone() };
+        Ok(Some(Box::new(self.beside(Arc::new(apart))?)))
+    }
+
+    fn run_op(&mut self, part: Part, op: usize) -> Result<()> {
+        Self::run_op(self, part, op)
+    }
+
     fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()> {
         let block = &self.blocks[tensor.0];
         self.gpu.caught(|| block.write(&self.gpu, 4 * at as u64, bytemuck::cast_slice(words)))?;

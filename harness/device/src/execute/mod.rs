@@ -6,10 +6,11 @@ pub mod oracle;
 pub mod value;
 
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::plan::recording::{Part, TensorId};
+use crate::plan::recording::{Part, Recording, TensorId};
 
 pub use cpu::CpuExecutor;
 pub use gpu::{GpuExecutor, OpTimer, TimedStep};
@@ -68,6 +69,12 @@ impl Submission {
 
 /// The interface of an executor to a decode session.
 pub trait Execute {
+    /// The recording it runs.
+    fn recording(&self) -> &Arc<Recording>;
+    /// An executor of the same tensors without persistent kernels; none where there are none.
+    fn apart(&self) -> Result<Option<Box<dyn Execute>>>;
+    /// Runs one operation of a prepared part, which lies in no persistent kernel.
+    fn run_op(&mut self, part: Part, op: usize) -> Result<()>;
     /// Writes words of a [`crate::plan::recording::TensorInit::Words`] tensor from word `at` on.
     fn write_words(&mut self, tensor: TensorId, at: usize, words: &[u32]) -> Result<()>;
     /// Sets a tensor of words or of KV values to zero.

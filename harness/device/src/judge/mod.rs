@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod diff;
+pub mod finite;
 
 use std::collections::BTreeMap;
 

@@ -109,6 +109,13 @@ pub struct Tensor {
     pub content: TensorInit,
 }
 
+impl Tensor {
+    /// True for the rows of a prompt's chunks.
+    pub fn is_of_chunk(&self) -> bool {
+        self.name.starts_with("chunk.")
+    }
+}
+
 /// Position of an operation in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Label {

@@ -6,7 +6,7 @@ use super::*;
 
 fn try_render(source: &str, texts: &[(&str, &str)]) -> Result<String, ChatError> {
     let tokens = vec![("bos_token".to_owned(), "<bos>".to_owned())];
-    ChatTemplate::new(source.to_owned(), tokens)?.render(texts)
+    ChatTemplate::new(source.to_owned(), tokens)?.render(&Conversation::of(texts))
 }
 
 /// The message has all of `parts`.
@@ -23,6 +23,15 @@ fn fails(source: &str, parts: &[&str]) {
 fn templates_find_what_the_transformers_library_gives_them() {
     let text = [("user", "Hello, World")];
     for (source, expected) in [
+        // The mark of transformers for training, with a scope of its own; not in texts.
+        (
+            "{% set a = 1 %}{%- generation -%} b\n{% set a = 2 %}{{ a }}{% endgeneration %}{{ a }}",
+            "b\n21",
+        ),
+        (
+            "{# {% generation %} #}{{ '{% generation %}' }}{% raw %}{% generation %}{% endraw %}",
+            "{% generation %}{% generation %}",
+        ),
         // Trimmed blocks, and one new line at the end is left out.
         ("a\n  {% if true %}\nb\n  {% endif %}\nc\n", "a\nb\nc"),
         (
@@ -52,6 +61,61 @@ fn templates_find_what_the_transformers_library_gives_them() {
     }
 }
 
+/// Expected texts are those of Python's `json.dumps`.
+#[test]
+fn conversations_have_tools_variables_and_messages_of_any_shape() {
+    let json = r#"[{"role": "tool", "z": [1, 1.0, 1e16, -2.5e-7, 12345678.9, null, true],
+        "a": {"é": "q\"\\\n\u0001 🙂"}, "empty": [[], {}]}]"#;
+    let mut all = Conversation::default();
+    all.add_messages(json).unwrap();
+    all.add_tools(r#"[{"type": "function", "function": {"name": "f"}}]"#).unwrap();
+    all.set("enable_thinking", "false").unwrap();
+    all.set("date_string", r#""today""#).unwrap();
+    all.say("user", "<a> & 'b'");
+    assert_eq!(all.last_role().as_deref(), Some("user"));
+    for (source, expected) in [
+        (
+            "{{ messages[0]|tojson }}",
+            r#"{"role": "tool", "z": [1, 1.0, 1e+16, -2.5e-07, 12345678.9, null, true], "a": {"é": "q\"\\\n\u0001 🙂"}, "empty": [[], {}]}"#,
+        ),
+        (
+            "{{ messages[0].a|tojson(ensure_ascii=True) }}",
+            r#"{"\u00e9": "q\"\\\n\u0001 \ud83d\ude42"}"#,
+        ),
+        ("{{ messages[0].empty|tojson(indent=2) }}", "[\n  [],\n  {}\n]"),
+        (
+            "{{ tools[0]|tojson(separators=(',', ':'), sort_keys=true) }}",
+            r#"{"function":{"name":"f"},"type":"function"}"#,
+        ),
+        (
+            "{% for t in tools %}{{ t|tojson(indent=1) }}{% endfor %}",
+            "{\n \"type\": \"function\",\n \"function\": {\n  \"name\": \"f\"\n }\n}",
+        ),
+        ("{{ messages[1]|tojson }}", r#"{"role": "user", "content": "<a> & 'b'"}"#),
+        ("{{ enable_thinking is false }} {{ date_string }}", "True today"),
+        ("{{ tools is iterable and tools | length > 0 }}", "True"),
+    ] {
+        let template = ChatTemplate::new(source.to_owned(), vec![]).unwrap();
+        assert_eq!(template.render(&all).unwrap(), expected, "{source}");
+    }
+    let none = try_render("{{ tools is iterable and tools | length > 0 }}", &[]);
+    assert_eq!(none.unwrap(), "False");
+    let error = |result: Result<(), ChatError>| result.unwrap_err().to_string();
+    for (text, why) in [
+        ("{}", "is no JSON array: invalid type: map"),
+        ("[", "is no JSON array: EOF"),
+        ("[]", "the array is empty"),
+        (r#"[{"role": "user"}, 1]"#, "element 1 is no object"),
+        (r#"[{"content": "a"}]"#, "element 0 has no `role`"),
+        (r#"[{"role": 1}]"#, "element 0 has no `role`"),
+    ] {
+        let error = error(all.add_messages(text));
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    assert!(error(all.set("tools", "[]")).contains("`tools` is the conversation's own"));
+    assert!(error(all.set("x", "yes")).contains("no JSON"));
+}
+
 #[test]
 fn broken_templates_name_the_line() {
     fails("a\n{% if %}", &["chat template, line 2: syntax error"]);
@@ -63,7 +127,8 @@ fn broken_templates_name_the_line() {
     fails("{{ messages.nobody.more }}", &["line 1", "undefined"]);
     fails("{{ messages[0].content + 1 }}", &["line 1"]);
     fails("\n{{ strftime_now('%Q') }}", &["line 2", "strftime_now"]);
-    fails("\n{{ messages|tojson }}", &["line 2", "tojson"]);
+    fails("\n{{ messages|tojson(width=1) }}", &["line 2", "width"]);
+    fails("\n{{ messages|tojson(indent=65) }}", &["line 2", "64 at most"]);
     fails("\n{{ raise_exception('no') }}", &["line 2", "raise_exception: no"]);
     fails("{% macro f() %}\n{{ 1 / 0 }}{% endmacro %}\n\n{{ f() }}", &["line 2", "1 / 0"]);
 }
@@ -103,6 +168,8 @@ fn hostile_templates_end_with_an_error() {
         "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = (ns.s + ns.s)|list %}{% endfor %}",
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s|indent(100000000) %}{% endfor %}",
         "{{ '%1000000000s'|format('a') }}",
+        "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x|tojson }}",
+        "{% set x = range(9999)|list %}{% for i in range(9999) %}{% set y = x|tojson %}{% endfor %}",
     ] {
         fails(source, &["line 1", too_much]);
     }
@@ -123,6 +190,7 @@ fn hostile_templates_end_with_an_error() {
     let nested = "{% set ns = namespace(x=[]) %}{% for i in range(50000) %}{% set ns.x = [ns.x] %}{% endfor %}";
     // Deep, but it ends: nothing of it is shown.
     assert!(try_render(nested, &[("user", "a")]).is_ok_and(|text| text.is_empty()));
+    fails(&format!("{nested}{{{{ ns.x|tojson }}}}"), &["more than 900 levels"]);
     for shown in ["{{ ns.x }}", "{{ ns.x == ns.x }}", "{{ [ns.x, ns.x]|unique }}"] {
         // Whatever comes out, nothing crashes.
         let _ = try_render(&format!("{nested}{shown}"), &[("user", "a")]);
@@ -162,7 +230,7 @@ fn folders_have_a_file_or_a_key() {
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     let render = || {
         let template = ChatTemplate::from_folder(folder.path()).map_err(|e| e.to_string())?;
-        let rendered = template.map(|t| t.render(&[("user", "hi")]));
+        let rendered = template.map(|t| t.render(&Conversation::of(&[("user", "hi")])));
         rendered.transpose().map_err(|e| e.to_string())
     };
     assert_eq!(render(), Ok(None));

@@ -8,6 +8,7 @@ use crate::gguf::{GgmlType, TensorInfo};
 use crate::names::expected;
 
 const EMBEDDING: &str = "token_embd.weight";
+pub(crate) const ROPE_FREQS: &str = "rope_freqs.weight";
 
 /// The tensors of a checkpoint by GGUF's names, with their names in the files.
 pub(crate) struct Tensors<'a> {
@@ -66,7 +67,8 @@ pub(super) fn check(config: &Config, tensors: &Tensors<'_>, bytes: &[u8]) -> Res
             return Err(Fault::of_tensor(&stored(), why));
         }
         known.insert(tensor.name.as_str());
-        if name == "rope_freqs.weight" {
+        // Of a split file, the other parts are checked where they are open.
+        if name == ROPE_FREQS && tensor.file == 0 {
             divisors(tensor, bytes)?;
         }
     }
@@ -77,7 +79,7 @@ pub(super) fn check(config: &Config, tensors: &Tensors<'_>, bytes: &[u8]) -> Res
 }
 
 /// Checks the values that rope divides by.
-fn divisors(tensor: &TensorInfo, bytes: &[u8]) -> Result<(), Fault> {
+pub(crate) fn divisors(tensor: &TensorInfo, bytes: &[u8]) -> Result<(), Fault> {
     if tensor.ty != GgmlType::F32 {
         return Ok(());
     }

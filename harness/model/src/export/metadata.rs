@@ -79,8 +79,10 @@ fn tokenizer(writer: &mut GgufWriter, v: &Vocabulary) {
             writer.add(key, &id);
         }
     }
-    if let Some(add) = v.add_bos {
-        writer.add(key::ADD_BOS, &add);
+    for (key, add) in [(key::ADD_BOS, v.add_bos), (key::ADD_EOS, v.add_eos)] {
+        if let Some(add) = add {
+            writer.add(key, &add);
+        }
     }
 }
 

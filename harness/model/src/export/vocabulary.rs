@@ -6,10 +6,11 @@ use std::collections::{HashMap, HashSet};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokenizers::AddedToken;
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper as Words;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::processors::PostProcessorWrapper;
+use tokenizers::{AddedToken, SplitDelimiterBehavior};
 
 use crate::config::Config;
 use crate::fault::Fault;
@@ -17,7 +18,7 @@ use crate::json::Object;
 use crate::keys::Keys;
 use crate::token_type::{CONTROL, NORMAL, UNUSED, USER_DEFINED};
 use crate::tokenizer::around;
-use crate::vocabulary::{PRE, Pre, Vocabulary};
+use crate::vocabulary::{DIGIT, GPT2, PRE, Pre, Vocabulary};
 
 #[derive(Deserialize)]
 struct Added {
@@ -51,7 +52,7 @@ pub(crate) fn from_tokenizer_json(json: &Value, config: &Config) -> Result<Vocab
     if model.text("type")? != Some("BPE") {
         return Err(model.refused("type", "only byte-level BPE is understood"));
     }
-    let pre = pre_tokenizer(&root)?;
+    let pre = pre_tokenizer(&root, &model)?;
     let filled = |key: &str| Ok::<_, Fault>(model.text(key)?.is_some_and(|text| !text.is_empty()));
     let on = |key: &str| Ok::<_, Fault>(model.bool(key)?.unwrap_or(false));
     let scores = "bytes of their own are SentencePiece's, whose scores are not in this file";
@@ -60,15 +61,10 @@ pub(crate) fn from_tokenizer_json(json: &Value, config: &Config) -> Result<Vocab
         ("continuing_subword_prefix", filled("continuing_subword_prefix")?, "bytes have none"),
         ("end_of_word_suffix", filled("end_of_word_suffix")?, "bytes have none"),
         ("dropout", model.f64("dropout")?.is_some_and(|p| p != 0.0), "chance has no part here"),
-        ("ignore_merges", on("ignore_merges")? != pre.whole_words, "the split has it otherwise"),
     ] {
         if wrong {
             return Err(model.refused(key, why));
         }
-    }
-    let normalizer = part::<NormalizerWrapper>(&root, "normalizer")?;
-    if !matches!(normalizer, None | Some(NormalizerWrapper::NFC(_))) {
-        return Err(root.refused("normalizer", "NFC or none is understood"));
     }
     let vocab = part(&model, "vocab")?.ok_or_else(|| model.missing("vocab"))?;
     let (tokens, token_types) = tokens(&root, vocab, config.vocab)?;
@@ -77,6 +73,7 @@ pub(crate) fn from_tokenizer_json(json: &Value, config: &Config) -> Result<Vocab
         Merge::Pair(pair) => pair.join(" "),
         Merge::Spaced(pair) => pair,
     };
+    let [add_bos, add_eos] = around_text(&root, config)?;
     Ok(Vocabulary {
         model: "gpt2".to_owned(),
         pre: Some(pre.names[0].to_owned()),
@@ -85,22 +82,51 @@ pub(crate) fn from_tokenizer_json(json: &Value, config: &Config) -> Result<Vocab
         merges: merges.into_iter().map(spaced).collect(),
         bos: config.bos,
         eos: config.eos,
-        add_bos: Some(begins_with_bos(&root, config)?),
+        add_bos: Some(add_bos),
+        add_eos: add_eos.then_some(true),
         ..Vocabulary::default()
     })
 }
 
-fn pre_tokenizer(root: &Object<'_>) -> Result<&'static Pre, Fault> {
+/// The pre-tokenizer of GGUF that splits and treats words as this file does.
+fn pre_tokenizer(root: &Object<'_>, model: &Object<'_>) -> Result<&'static Pre, Fault> {
     let key = "pre_tokenizer";
-    let why = "a split of Llama 3 or Qwen, then bytes, is understood";
-    let unknown = || root.refused(key, why);
-    let Some(Words::Sequence(parts)) = part(root, key)? else { return Err(unknown()) };
-    let [Words::Split(split), Words::ByteLevel(bytes)] = parts.as_ref() else {
-        return Err(unknown());
+    let parts = match part(root, key)? {
+        Some(Words::Sequence(parts)) => parts.as_ref().to_vec(),
+        other => Vec::from_iter(other),
     };
-    // Llama 3's and Qwen's.
-    let found = PRE[..2].iter().find(|pre| pre.split().is_ok_and(|pre| pre == *split));
-    found.filter(|_| !bytes.add_prefix_space && !bytes.use_regex).ok_or_else(unknown)
+    let (mut patterns, mut bytes) = (Vec::new(), false);
+    for part in &parts {
+        match part {
+            Words::Split(Split {
+                pattern: SplitPattern::Regex(pattern), behavior, invert, ..
+            }) if *behavior == SplitDelimiterBehavior::Isolated && !invert => {
+                patterns.push(pattern.as_str());
+            }
+            Words::Digits(digits) if digits.individual_digits => patterns.push(DIGIT),
+            Words::ByteLevel(level) if !level.add_prefix_space && !bytes => {
+                bytes = true;
+                patterns.extend(level.use_regex.then_some(GPT2));
+            }
+            _ => patterns.clear(),
+        }
+    }
+    let normalizer = part::<NormalizerWrapper>(root, "normalizer")?;
+    if !matches!(normalizer, None | Some(NormalizerWrapper::NFC(_))) {
+        return Err(root.refused("normalizer", "NFC or none is understood"));
+    }
+    let whole_words = model.bool("ignore_merges")?.unwrap_or(false);
+    let last = matches!(parts.last(), Some(Words::ByteLevel(_)));
+    let same = |pre: &&Pre| last && pre.patterns == patterns;
+    if !PRE.iter().any(|pre| same(&pre)) {
+        return Err(root.refused(key, "no pre-tokenizer of GGUF splits text in this way"));
+    }
+    let alike = |pre: &&Pre| same(pre) && pre.whole_words == whole_words;
+    if !PRE.iter().any(|pre| alike(&pre)) {
+        return Err(model.refused("ignore_merges", "GGUF has this split with the other value"));
+    }
+    let found = PRE.iter().find(|pre| alike(pre) && pre.composes == normalizer.is_some());
+    found.ok_or_else(|| root.refused("normalizer", "GGUF has this split with another one"))
 }
 
 /// Spellings and types by id. Embeddings are padded to round numbers of rows; GGUF gives each a
@@ -140,15 +166,15 @@ fn tokens(
     Ok((spelled.collect::<Result<_, _>>()?, types))
 }
 
-/// Returns true if the post-processor puts the BOS before a text. Anything else that it adds is
-/// refused.
-fn begins_with_bos(root: &Object<'_>, config: &Config) -> Result<bool, Fault> {
+/// Returns true for the BOS before a text and for the EOS after it, if the post-processor puts them
+/// there. Anything else that it adds is refused.
+fn around_text(root: &Object<'_>, config: &Config) -> Result<[bool; 2], Fault> {
     let key = "post_processor";
-    let Some(post) = part::<PostProcessorWrapper>(root, key)? else { return Ok(false) };
+    let Some(post) = part::<PostProcessorWrapper>(root, key)? else { return Ok([false; 2]) };
     let [before, after] = around(&post).map_err(|error| root.error(key, error.to_string()))?;
-    match (&before[..], &after[..]) {
-        ([], []) => Ok(false),
-        ([id], []) if Some(*id) == config.bos => Ok(true),
-        _ => Err(root.refused(key, "only the BOS before a text is understood")),
+    let is = |found: &[u32], id: Option<u32>| found.is_empty() || found == id.as_slice();
+    match is(&before, config.bos) && is(&after, config.eos) {
+        true => Ok([before, after].map(|ids| !ids.is_empty())),
+        false => Err(root.refused(key, "only BOS before and EOS after a text are understood")),
     }
 }

@@ -56,7 +56,7 @@ pub struct TensorInfo {
     pub dims: Vec<u64>,
     /// Its bytes in the file.
     pub range: Range<usize>,
-    /// Index of its file in the checkpoint; a GGUF is one file.
+    /// Index of its file in the checkpoint.
     pub file: usize,
 }
 
@@ -127,6 +127,18 @@ impl Gguf {
         parse::parse(bytes)
     }
 
+    /// Adds the tensors of another part of the file.
+    pub(crate) fn join(&mut self, tensors: Vec<TensorInfo>) -> Result<(), Fault> {
+        for tensor in tensors {
+            let at = self.tensors.len();
+            if self.tensor_index.insert(tensor.name.clone(), at).is_some() {
+                return Err(Fault::of_tensor(&tensor.name, "is in another part too"));
+            }
+            self.tensors.push(tensor);
+        }
+        Ok(())
+    }
+
     /// The tensor of this name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.tensor_index.get(name).map(|&i| &self.tensors[i])
@@ -171,6 +183,17 @@ impl Gguf {
     pub fn integers(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<i32>>, Fault> {
         let convert = |value: Value| i32::try_from(value.as_integer()?).ok();
         self.elements(key, bytes, "an array of i32", convert)
+    }
+
+    /// The switches of an array of bools or of integers, where zero is off.
+    ///
+    /// # Errors
+    /// The value is no such array, or the bytes are not those that were parsed.
+    pub fn switches(&self, key: &str, bytes: &[u8]) -> Result<Option<Vec<bool>>, Fault> {
+        self.elements(key, bytes, "an array of bools or integers", |value| match value {
+            Value::Bool(v) => Some(v),
+            value => Some(value.as_integer()? != 0),
+        })
     }
 
     fn elements<T>(

@@ -15,7 +15,7 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{AddedToken, AddedVocabulary, SplitDelimiterBehavior, Tokenizer as Library};
 
 use super::score::{self, Scores};
-use super::{Tokenizer, TokenizerError, byte_of, guarded, literals, strict};
+use super::{Tokenizer, TokenizerError, byte_of, guarded, literals};
 use crate::fault::Fault;
 use crate::token_type::{BYTE, CONTROL, UNKNOWN, USER_DEFINED};
 use crate::vocabulary::{PRE, Pre, Vocabulary, key};
@@ -29,6 +29,11 @@ impl Vocabulary {
         let tokens = (0..).zip(&self.tokens).zip(&self.token_types);
         let tokens = tokens.map(|((id, piece), &ty)| (id, piece.as_str(), ty));
         tokens.filter(|token| !token.1.is_empty())
+    }
+
+    /// Tokens that are spelled as control tokens and typed as text.
+    fn mistyped(&self) -> impl Iterator<Item = &str> {
+        self.iter().filter(|(_, piece, ty)| is_markup(*ty, piece)).map(|(_, piece, _)| piece)
     }
 
     fn check(&self) -> Result<(), Fault> {
@@ -74,8 +79,13 @@ impl Vocabulary {
                 return Err(refused(key::TOKENS, why));
             }
         }
-        if self.add_bos == Some(true) && self.bos.is_none() {
-            return Err(refused(key::ADD_BOS, format!("is true, but there is no `{}`", key::BOS)));
+        for (key, add, token, id) in [
+            (key::ADD_BOS, self.add_bos, key::BOS, self.bos),
+            (key::ADD_EOS, self.add_eos, key::EOS, self.eos),
+        ] {
+            if add == Some(true) && id.is_none() {
+                return Err(refused(key, format!("is true, but there is no `{token}`")));
+            }
         }
         Ok(())
     }
@@ -155,7 +165,7 @@ impl Tokenizer {
     ///
     /// The model or the pre-tokenizer is not supported, or two entries do not fit together. The
     /// message names the metadata key.
-    pub fn new(vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
+    pub fn new(mut vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
         let scored = match vocabulary.model.as_str() {
             "llama" => true,
             "gpt2" => false,
@@ -165,31 +175,44 @@ impl Tokenizer {
             }
         };
         vocabulary.check()?;
-        let found = vocabulary.iter().find(|token| token.2 == UNKNOWN).map(|token| token.0);
-        let unknown = vocabulary.unknown.or(found);
+        let mistyped: Vec<String> = vocabulary.mistyped().map(str::to_owned).collect();
+        for (ty, piece) in vocabulary.token_types.iter_mut().zip(&vocabulary.tokens) {
+            if is_markup(*ty, piece) {
+                *ty = CONTROL;
+            }
+        }
         let literals = vocabulary.literals(scored)?;
         let (mut library, scores, adds_bos) = match scored {
             true => {
                 let prefix = vocabulary.add_space_prefix.unwrap_or(true);
-                let scores = vocabulary.scores(unknown);
+                let found = vocabulary.iter().find(|token| token.2 == UNKNOWN).map(|token| token.0);
+                let scores = vocabulary.scores(vocabulary.unknown.or(found));
                 (sentencepiece(&vocabulary, prefix)?, Some(scores), true)
             }
             false => {
                 let pre = Pre::find(vocabulary.pre.as_deref())?;
-                (byte_level(&vocabulary, pre, unknown)?, None, pre.bos)
+                (byte_level(&vocabulary, pre)?, None, pre.bos)
             }
         };
         library.with_added_vocabulary(literals);
         let bos = vocabulary.bos.filter(|_| vocabulary.add_bos.unwrap_or(adds_bos));
-        Self::of(library, scores, [Vec::from_iter(bos), Vec::new()], unknown)
+        let eos = vocabulary.eos.filter(|_| vocabulary.add_eos == Some(true));
+        let made = Self::of(library, scores, [bos, eos].map(Vec::from_iter))?;
+        Ok(Self { mistyped, ..made })
     }
 }
 
 impl Pre {
-    /// The rule as the library has it.
-    pub(crate) fn split(&self) -> tokenizers::Result<Split> {
-        let pattern = SplitPattern::Regex(self.pattern.to_owned());
-        Split::new(pattern, SplitDelimiterBehavior::Isolated, false)
+    /// The rules as the library has them, and after them bytes as characters.
+    fn words(&self) -> tokenizers::Result<Words> {
+        let split = |pattern: &&str| {
+            let pattern = SplitPattern::Regex((*pattern).to_owned());
+            Ok(Split::new(pattern, SplitDelimiterBehavior::Isolated, false)?.into())
+        };
+        let mut rules: Vec<_> =
+            self.patterns.iter().map(split).collect::<tokenizers::Result<_>>()?;
+        rules.push(ByteLevel::new(false, true, false).into());
+        Ok(Words::new(rules))
     }
 
     fn find(name: Option<&str>) -> Result<&'static Self, Fault> {
@@ -223,30 +246,31 @@ fn sentencepiece(vocabulary: &Vocabulary, prefix: bool) -> Result<Library, Token
 }
 
 /// Merges by rank over bytes, each spelled as a character.
-fn byte_level(
-    vocabulary: &Vocabulary,
-    pre: &Pre,
-    unknown: Option<u32>,
-) -> Result<Library, TokenizerError> {
+fn byte_level(vocabulary: &Vocabulary, pre: &Pre) -> Result<Library, TokenizerError> {
     // Without control tokens: text cannot become one.
     let text = vocabulary.iter().filter(|&(_, _, ty)| !matches!(ty, UNKNOWN | CONTROL));
-    let mut text: Vocab = text.map(|(id, piece, _)| (piece.to_owned(), id)).collect();
+    let text: Vocab = text.map(|(id, piece, _)| (piece.to_owned(), id)).collect();
     let merges = vocabulary.pairs(&text)?;
-    let unknown = unknown.map(|id| (vocabulary.tokens[id as usize].clone(), id));
-    text.extend(unknown.clone());
     guarded(|| {
-        let mut model =
-            BPE::builder().vocab_and_merges(text, merges).ignore_merges(pre.whole_words);
-        if let Some((unknown, _)) = unknown {
-            model = model.unk_token(unknown);
-        }
-        let mut library = Library::new(strict(model.build()?));
-        let bytes = ByteLevel::new(false, true, false);
-        library.with_pre_tokenizer(Some(Words::new(vec![pre.split()?.into(), bytes.into()])));
+        let model = BPE::builder().vocab_and_merges(text, merges).ignore_merges(pre.whole_words);
+        let mut library = Library::new(model.build()?);
+        library.with_pre_tokenizer(Some(pre.words()?));
         library.with_normalizer(pre.composes.then_some(NFC))?;
-        library.with_decoder(Some(bytes));
+        library.with_decoder(Some(ByteLevel::new(false, true, false)));
         Ok(library)
     })
+}
+
+/// Returns true for a token of text that is spelled as the marks of chat templates are: `<|…|>`, or
+/// those of Gemma and Mistral.
+fn is_markup(ty: i32, piece: &str) -> bool {
+    let inner = piece.strip_prefix("<|").and_then(|rest| rest.strip_suffix("|>"));
+    let word = |inner: &str| {
+        inner.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)) && inner.len() > 1
+    };
+    let known = ["<start_of_turn>", "<end_of_turn>", "[INST]", "[/INST]"];
+    !matches!(ty, UNKNOWN | CONTROL | USER_DEFINED | BYTE)
+        && (known.contains(&piece) || inner.is_some_and(word))
 }
 
 fn refused(key: &str, why: impl Into<String>) -> Fault {

@@ -149,6 +149,58 @@ fn the_lowest_rank_merges_first() {
 }
 
 #[test]
+fn pre_tokenizers_split_as_their_expressions_do_elsewhere() {
+    use tokenizers::{OffsetReferential, PreTokenizedString};
+    // Made with Python's `regex` from the expressions of llama.cpp and of the models.
+    let text = "I'LL don't  12345 ÉaBc,\n\n x=a/b+日本語(ok).\t½ $_y";
+    for (pre, expected) in [
+        ("llama-bpe", "I¦'LL¦ don¦'t¦ ¦ ¦123¦45¦ ÉaBc¦,\n\n¦ x¦=a¦/b¦+日本語¦(ok¦).¦\t¦½¦ $_¦y"),
+        ("qwen2", "I¦'LL¦ don¦'t¦ ¦ ¦1¦2¦3¦4¦5¦ ÉaBc¦,\n\n¦ x¦=a¦/b¦+日本語¦(ok¦).¦\t¦½¦ $_¦y"),
+        ("gpt-2", "I¦'¦LL¦ don¦'t¦ ¦ 12345¦ ÉaBc¦,¦\n\n¦ x¦=¦a¦/¦b¦+¦日本語¦(¦ok¦).¦\t¦½¦ $_¦y"),
+        (
+            "smollm",
+            "I¦'¦LL¦ don¦'t¦  ¦1¦2¦3¦4¦5¦ ÉaBc¦,¦\n\n¦ x¦=¦a¦/¦b¦+¦日本語¦(¦ok¦).¦\t¦½¦ $_¦y",
+        ),
+        ("tekken", "I¦'LL¦ don¦'t¦ ¦ ¦1¦2¦3¦4¦5¦ Éa¦Bc¦,\n\n¦ x¦=a¦/b¦+日本語¦(ok¦).¦\t¦½¦ $_¦y"),
+        ("gpt-4o", "I'LL¦ don't¦ ¦ ¦123¦45¦ Éa¦Bc¦,\n\n¦ x¦=a¦/b¦+日本語¦(ok¦).¦\t¦½¦ $_¦y"),
+        (
+            "deepseek-llm",
+            "I¦'¦LL¦ don¦'¦t¦  ¦12345¦ É¦aBc¦,¦\n¦\n¦ x¦=¦a¦/¦b¦+¦日本語¦(¦ok¦).¦\t¦½¦ $_¦y",
+        ),
+        (
+            "deepseek-coder",
+            "I¦'¦LL¦ don¦'¦t¦  ¦1¦2¦3¦4¦5¦ ÉaBc¦,¦\n¦\n¦ x¦=¦a¦/¦b¦+¦日本語¦(¦ok¦).¦\t¦½¦ $¦_¦y",
+        ),
+        ("deepseek-v3", "I¦'LL¦ don¦'t¦  ¦123¦45¦ ÉaBc¦,\n\n¦ x¦=a¦/b¦+¦日本語¦(ok¦).¦\t¦½¦ $_¦y"),
+        (
+            "falcon",
+            "I¦'¦LL¦ don¦'¦t¦ ¦ ¦123¦45¦ ÉaBc¦,¦\n\n¦ x¦=¦a¦/¦b¦+¦日本語¦(¦ok¦).¦\t¦½¦ ¦$_¦y",
+        ),
+        ("viking", "I'LL¦ don't¦ ¦ ¦1¦2¦3¦4¦5¦ ÉaBc¦,\n\n¦ x=a/b+日本語¦(¦ok¦).\t¦½¦ $_y"),
+        (
+            "seed-coder",
+            "I¦'LL¦ don¦'t¦ ¦ ¦1¦2¦3¦4¦5¦ ÉaBc¦,¦\n\n¦ x¦=a¦/b¦+日本語¦(ok¦).¦\t¦½¦ $_¦y",
+        ),
+        ("minicpm5", "I¦'LL¦ don¦'t¦  ¦123¦45¦ ÉaBc¦,\n\n¦ x¦=a¦/b¦+日本語¦(ok¦).¦\t¦½¦ $_¦y"),
+        (
+            "default",
+            "I¦'¦LL¦ don¦'¦t¦ ¦ ¦123¦45¦ ÉaBc¦,¦\n\n¦ x¦=¦a¦/¦b¦+¦日本語¦(¦ok¦).¦\t¦½¦ ¦$_¦y",
+        ),
+    ] {
+        let tokenizer = Tokenizer::new(byte_level(pre, &["a b"], &[])).unwrap();
+        let mut parts = PreTokenizedString::from(text);
+        tokenizer.library.get_pre_tokenizer().unwrap().pre_tokenize(&mut parts).unwrap();
+        let words = parts.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        let words: Vec<_> = words.iter().map(|(_, (from, to), _)| &text[*from..*to]).collect();
+        assert_eq!(words.join("¦"), expected, "{pre}");
+    }
+    // Every expression is one that the engine accepts.
+    for name in crate::vocabulary::PRE.iter().flat_map(|pre| pre.names) {
+        Tokenizer::new(byte_level(name, &["a b"], &[])).unwrap();
+    }
+}
+
+#[test]
 fn spaces_are_escaped_and_prefixed() {
     let mut vocabulary = with_bytes(&["▁", "a", "b", "▁a"]);
     encodes(vocabulary.clone(), "a b a", "a ▁ b ▁a");
@@ -181,14 +233,15 @@ fn text_without_a_token_becomes_bytes_or_unknown() {
     // An unknown token that is named goes before one that is found by type.
     encodes(Vocabulary { unknown: Some(0), ..sentencepiece(&half) }, "é", "a");
 
+    let error = Tokenizer::new(sentencepiece(&half[..2])).unwrap().encode("é", false);
+    assert!(matches!(error, Err(TokenizerError::Unencodable { text }) if text == "é"));
+    // Byte-level BPE leaves bytes out that have no token, also where an unknown token is named.
     let mut bytes = byte_level("qwen2", &["b c"], &[]);
-    bytes.tokens[usize::from(b'a')] = "aa".to_owned();
-    bytes.tokens[usize::from(b'\n')] = "bb".to_owned();
-    for (vocabulary, lacks) in
-        [(sentencepiece(&half[..2]), "é"), (bytes.clone(), "a"), (bytes, "\n")]
-    {
-        let error = Tokenizer::new(vocabulary).unwrap().encode(lacks, false);
-        assert!(matches!(error, Err(TokenizerError::Unencodable { text }) if text == lacks));
+    let lacking = |byte| alphabet().iter().position(|c| *c == byte).unwrap();
+    bytes.tokens[lacking('a')] = "aa".to_owned();
+    bytes.tokens[lacking('Ċ')] = "bb".to_owned();
+    for unknown in [None, Some(7)] {
+        encodes(Vocabulary { unknown, ..bytes.clone() }, "a\nbacb\nc", "bc b c");
     }
     let spaces = " ".repeat(600_000) + "a";
     let error = Tokenizer::new(byte_level("qwen2", &["a b"], &[])).unwrap().encode(&spaces, false);
@@ -217,6 +270,12 @@ fn literals_match_leftmost_then_longest() {
     assert_eq!(pieces(&tokenizer, text, false), "xy < | i m _ s t a r t | > <think> xy");
     assert_eq!(tokenizer.decode(&tokenizer.encode(text, false).unwrap()), text);
     assert_eq!(tokenizer.decode(&tokenizer.encode(text, true).unwrap()), "xy<think>xy");
+    // A control token that is typed as text is one all the same, and said.
+    let literals = [("<|im_start|>", NORMAL), ("<b>", NORMAL)];
+    let tokenizer = Tokenizer::new(with_literals(byte_level("qwen2", &["x y"], &[]), &literals));
+    let tokenizer = tokenizer.unwrap();
+    assert_eq!(pieces(&tokenizer, "<|im_start|><b>", true), "<|im_start|> < b >");
+    assert!(tokenizer.note().unwrap().contains("1 tokens, such as <|im_start|>,"));
 }
 
 #[test]
@@ -234,8 +293,16 @@ fn bos_comes_once_and_only_with_special() {
         let tokenizer = Tokenizer::new(vocabulary).unwrap();
         assert_eq!(pieces(&tokenizer, text, special), expected, "{add_bos:?} {text}");
     }
-    // By default llama-bpe adds one, qwen2 does not.
-    for (pre, expected) in [("llama-bpe", "<s> a"), ("qwen2", "a")] {
+    // An EOS too, where the file says so.
+    for (text, special, expected) in
+        [("a", true, "<s> a </s>"), ("<s>a</s>", true, "<s> a </s>"), ("a", false, "a")]
+    {
+        let (eos, add_eos) = (Some(2), Some(true));
+        let tokenizer = Tokenizer::new(Vocabulary { eos, add_eos, ..with_bytes(&["a"]) }).unwrap();
+        assert_eq!(pieces(&tokenizer, text, special), expected, "{text}");
+    }
+    // By default llama-bpe and tekken add one, the others do not.
+    for (pre, expected) in [("llama-bpe", "<s> a"), ("tekken", "<s> a"), ("qwen2", "a")] {
         let mut vocabulary = with_literals(byte_level(pre, &["a b"], &[]), &[("<s>", CONTROL)]);
         vocabulary.bos = Some(257);
         assert_eq!(pieces(&Tokenizer::new(vocabulary).unwrap(), "a", true), expected);
@@ -341,13 +408,17 @@ fn vocabularies_that_do_not_hold_together_are_refused_by_key() {
     score.scores[259] = f32::NAN;
     let mut table = vec![
         (Vocabulary { model: "bert".to_owned(), ..level() }, "model`: `bert` … llama, gpt2"),
-        (pre(Some("tekken")), "pre`: `tekken` … llama-bpe … qwen2"),
+        (pre(Some("plamo")), "pre`: `plamo` … llama-bpe … qwen2 … smollm"),
         (pre(None), "pre`: no value"),
         (sentencepiece(&[]), "tokens` … empty or missing"),
         (Vocabulary { merges: vec![], ..level() }, "merges` … missing"),
         (
             Vocabulary { bos: None, add_bos: Some(true), ..with_bytes(&[]) },
             "add_bos_token`: is true, but … bos_token_id",
+        ),
+        (
+            Vocabulary { add_eos: Some(true), ..with_bytes(&[]) },
+            "add_eos_token`: is true, but … eos_token_id",
         ),
         (short(259, 260), "scores`: 259 entries for 260 tokens"),
         (short(0, 260), "scores`: 0 entries"),

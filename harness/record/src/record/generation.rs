@@ -14,8 +14,14 @@ use crate::stats::{mean_sd, quantile};
 pub struct Verified {
     /// Positions compared, from the first on.
     pub positions: usize,
-    /// Largest NMSE of a position's logits.
+    /// Largest NMSE of a position's logits, centred unless a repetition penalty follows.
     pub worst_nmse: f64,
+    /// Largest divergence of a position's probabilities, nats.
+    #[serde(default)]
+    pub worst_kl: f64,
+    /// Positions of those compared at which both find the same token likeliest.
+    #[serde(default)]
+    pub same_top1: usize,
     /// Largest accepted.
     pub limit: f64,
     /// Choices of several sequences that each alone makes differently after the same tokens,
@@ -27,12 +33,21 @@ pub struct Verified {
 }
 
 impl Verified {
+    /// Counts the distance of a position in, which had this limit.
+    pub fn add(&mut self, limit: f64, nmse: f64, kl: f64) {
+        self.limit = self.limit.max(limit);
+        self.worst_nmse = self.worst_nmse.max(nmse);
+        self.worst_kl = self.worst_kl.max(kl);
+    }
+
     /// The worse of each figure of two runs.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         Self {
             positions: self.positions.min(other.positions),
             worst_nmse: self.worst_nmse.max(other.worst_nmse),
+            worst_kl: self.worst_kl.max(other.worst_kl),
+            same_top1: self.same_top1.min(other.same_top1),
             limit: self.limit.max(other.limit),
             ties: self.ties.max(other.ties),
             end_nmse: self.end_nmse.into_iter().chain(other.end_nmse).reduce(f64::max),

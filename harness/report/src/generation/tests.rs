@@ -14,7 +14,7 @@ fn model(file: &&str) -> MeasuredModel {
 }
 
 fn decoded(verified: bool) -> Decoded {
-    let small = Verified { positions: 8, worst_nmse: 1e-12, limit: 1e-5, ties: 0, end_nmse: None };
+    let small = Verified { positions: 8, worst_nmse: 1e-12, limit: 1e-5, ..Verified::default() };
     Decoded {
         kv_cache_bytes: 3_407_872,
         gpu_memory_bytes: 2_012_000_000,

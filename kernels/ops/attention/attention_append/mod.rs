@@ -13,6 +13,7 @@ crate::params! {
         kv_heads: usize = kv_heads(4),
         head_dim: usize = HEAD_DIM,
         qk_norm: Norm = QK_NORM,
+        qkv_bias: QkvBias = QKV_BIAS,
         rope_style: RopeStyle = ROPE_STYLE,
         eps: f32 = EPS,
         rope_base: f32 = ROPE_BASE,
@@ -37,6 +38,13 @@ has_cache!(AttentionAppend, of all sequences);
 impl Rotates for AttentionAppend {
     fn table(&self) -> (f32, usize, RopeFactors) {
         (self.rope_base, self.head_dim, self.rope_factors)
+    }
+}
+
+impl AttentionAppend {
+    /// Elements of the bias, which all sequences have in common.
+    fn bias_len(&self) -> usize {
+        self.qkv_bias.of(self.qkv_heads() / self.sequences * self.head_dim)
     }
 }
 
@@ -85,8 +93,12 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             of: p.q_elements() / p.sequences,
             row: p.qkv_heads() * p.head_dim / p.sequences,
         }),
-        Binding::<AttentionAppend>::input("qk_norm", &f32s, len!(p => 2 * p.head_dim))
-            .drawn(&|p| Draw::Queries { of: p.head_dim, row: 2 * p.head_dim }),
+        Binding::<AttentionAppend>::input(
+            "qk_norm",
+            &f32s,
+            len!(p => 2 * p.head_dim + p.bias_len()),
+        )
+        .drawn(&|p| Draw::Queries { of: p.head_dim, row: 2 * p.head_dim + p.bias_len() }),
         rope(),
         appended_cache("k_cache"),
         appended_cache("v_cache"),
@@ -155,7 +167,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         let cache = 2 * slots * p.kv_heads() * p.vector_bytes();
         let heads = 4 * (query + 2 * key) + p.act_format.bytes() * query;
         Cost {
-            bytes: (cache + heads + 12 * p.head_dim) as f64,
+            bytes: (cache + heads + 12 * p.head_dim + 4 * p.bias_len()) as f64,
             flops: (4 * slots * query + 7 * (query + key)) as f64,
         }
     },
@@ -204,6 +216,10 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
                 KV_SIZE=100,N_KV=70; KV_SIZE=2100,N_KV=2060
             Q_PER_KV=4,HEAD_DIM=64,QK_NORM=rms,KV_SIZE=4096,KV_FORMAT=q8_0,SCALE=0.125,N_KV=3001
             LAYER=llama,KV_SIZE=40,KV_FORMAT=q8_0,SEQUENCES=3,N_KV=40
+            QKV_BIAS=added:
+                Q_PER_KV=7,KV_HEADS=2,HEAD_DIM=64,ROPE_STYLE=neox,KV_SIZE=130,SCALE=0.125:
+                    KV_FORMAT=f16,N_KV=131
+                LAYER=qwen,ROPE_FACTORS=yarn,KV_SIZE=40,KV_FORMAT=q8_0,SEQUENCES=3,N_KV=40
             # Several rounds of every thread group, the last one ragged.
             HEAD_DIM=64,ROPE_STYLE=neox,KV_SIZE=9000,SCALE=0.125,N_KV=8771
     ",

@@ -4,6 +4,7 @@
 //   K[g][position % KV_SIZE] = k[g];  V likewise = v[g]
 //   y[h] = sum_t softmax_t(SCALE * q[h] . K[g][t]) * V[g][t]
 //   norm(h) = h / sqrt(mean(h^2) + EPS) * w with NORM_RMS, else h; qk_norm: w of q, then w of k
+//   QKV_BIAS added: first qkv += what follows them in qk_norm
 //   rope: (a, b) -> (a cos - b sin, a sin + b cos) for each pair, angles from the rope table;
 //   ROPE_INTERLEAVED: pairs (2i, 2i+1); ROPE_NEOX: pairs (i, i + HEAD_DIM/2)
 //   qkv: (SEQUENCES, [q | k | v] x HEAD_DIM) f32   y: (SEQUENCES, heads, HEAD_DIM) f32 or f16
@@ -25,6 +26,8 @@ override WG: u32 = 64u;
 @group(0) @binding(6) var<storage, read_write> q: array<f32>;
 @group(0) @binding(7) var<storage, read_write> scores: array<f32>;
 @group(0) @binding(8) var<storage, read_write> y: array<u32>;
+
+fn bias_at(at: u32) -> f32 { return qk_norm[2u * HEAD_DIM + at]; }
 
 fn norm_at(query: bool, e: u32) -> f32 { return qk_norm[select(HEAD_DIM + e, e, query)]; }
 

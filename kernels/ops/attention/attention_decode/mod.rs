@@ -178,11 +178,13 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
         LAYER=gemma,KV_SIZE=512,KV_FORMAT=q8_0,N_KV=700
         LAYER=llama,KV_SIZE=300,KV_FORMAT=q8_0,ACT_FORMAT=f16,N_KV=257
         LAYER=qwen,KV_SIZE=130,KV_FORMAT=q8_0,N_KV=130
-        Q_PER_KV=2,HEAD_DIM=32,KV_SIZE=16,KV_FORMAT=q8_0,SCALE=0.17677669,N_KV=17
+        Q_PER_KV=2,HEAD_DIM=32,KV_SIZE=16,KV_FORMAT=q8_0,SCALE=0.17677669,N_KV=55
         Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,KV_SIZE=100,KV_FORMAT=q8_0,SCALE=0.1118034,N_KV=70
         # Two chunks a lane.
         Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,KV_SIZE=2100,KV_FORMAT=q8_0,SCALE=0.1118034,N_KV=2060
         Q_PER_KV=4,HEAD_DIM=64,KV_SIZE=4096,KV_FORMAT=q8_0,SCALE=0.125,N_KV=3001
+        # One score, large and of either sign: a sentinel is not below.
+        Q_PER_KV=8,KV_HEADS=2,HEAD_DIM=64,KV_SIZE=5,SCALE=100000,N_KV=1
         # Several rounds of every thread group, the last one ragged.
         HEAD_DIM=64,KV_SIZE=9000,KV_FORMAT=f16,SCALE=0.125,N_KV=8771
     ",

@@ -1,7 +1,8 @@
 // For split decode attention that makes the new token's heads itself. A workgroup makes HEADS queries of a KV
 // head. If its split has the new token's slot, it also makes the key and the value and attends to them in
 // workgroup memory; of the workgroups that do, the one with the first queries stores them in the cache. No
-// workgroup uses what the cache holds there. `qk_norm` has the weights for queries, then those for keys.
+// workgroup uses what the cache holds there. `qk_norm` has the weights for queries, those for
+// keys, then the bias of the heads, if they have one.
 // import: attention/parts/attended, attention/parts/invocation, attention/parts/split, kv/chunk
 // import: kv/quants, kv/vector, rope/heads
 // requires: override WG: u32
@@ -21,6 +22,8 @@ override NEW_BLOCKS: u32 = (HEAD_DIM + 31u) / 32u * 2u;
 var<workgroup> new_largest: array<f32, NEW_BLOCKS>;
 // Slot of the new token in the workgroup that attends to it, else none.
 var<private> own_slot: u32;
+
+fn bias_pair(at: u32) -> vec2<f32> { return qk_norm[HEAD_DIM + at]; }
 
 fn norm_pair(query: bool, at: u32) -> vec2<f32> {
     return qk_norm[select(HEAD_DIM / 2u, 0u, query) + at];

@@ -11,7 +11,7 @@ fn candidates() -> u32 { return (ROWS + group_rows() - 1u) / group_rows(); }
 fn begin_rows(lid: u32) { best = NOBODY; }
 
 fn push_logit(row: u32, at: u32, logit: f32) {
-    best = better(best, Candidate(logit, FIRST_ROW + row));
+    best = better(best, candidate(logit, FIRST_ROW + row));
 }
 
 fn end_rows(lid: u32, group: u32) {

@@ -49,7 +49,8 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", floats!(act_format), len!(p => p.n_vectors * p.k)),
+        Binding::<Gemv>::input("x", floats!(act_format), len!(p => p.n_vectors * p.k))
+            .drawn(&|_| Draw::Activations),
         Binding::in_out("y", &f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
     ],
     variants: &[
@@ -140,7 +141,9 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // import: prologue/plain16, rows/dense16, schedule/split_k, epilogue/store
         Variant {
             name: "split_k",
-            constants: &|p, caps| [shared_team(caps, p.chunks16(), 1), vec![("TILE_ROWS", 2.0)]].concat(),
+            constants: &|p, caps| {
+                [shared_team(caps, p.chunks16(), 1), vec![("TILE_ROWS", 2.0)]].concat()
+            },
             ..Schedule::SPLIT_K
         },
         // gemv/pipelined: few workgroups, each along its rows with x in registers.

@@ -57,43 +57,6 @@ fn vectors_aligned(p: &GemvQ, _: &Capabilities) -> Option<String> {
     whole_chunks(p).or_else(|| ragged_vectors(p.n_vectors, p.k))
 }
 
-/// Tolerance with activations rounded to 8 bits, for normally distributed ones and K >= 32.
-fn rounded(p: &GemvQ, _: State) -> Tolerance {
-    Tolerance::new(
-        0.02 / f64::from(f32::EPSILON),
-        // The fewer rows, the more the share of error in them varies.
-        match p.rows {
-            0..8 => 5e-3,
-            8..64 => 5e-4,
-            _ => 1e-4,
-        },
-        "activations are rounded by up to max|x of 32| / 254, in the mean square by that \
-                 / sqrt 3: with a maximum of some 2.2 deviations an NMSE of 2.5e-5, and over 32 \
-                 weights a deviation of 0.14 % of sum|w x|, less over more",
-    )
-}
-
-/// Tolerance with activations rounded to 16 bits: the kernel's own bounds and the rounding, for
-/// normally distributed activations and K >= 32.
-fn rounded_finely(p: &GemvQ, _: State) -> Tolerance {
-    let k = p.k as f64;
-    Tolerance::new(
-        64.0 + 4.0 * k.sqrt() + 2048.0 / k.sqrt(),
-        // The fewer rows, the more the share of error in them varies; fewer than 8 may all but
-        // cancel, one in 5000 beyond even this.
-        match p.rows {
-            0..8 => 5e-3,
-            8..64 => 2e-8,
-            _ => 4e-9,
-        },
-        "activations are rounded by up to max|x of 32| / 65278, in the mean square by that \
-                 / sqrt 3: with a maximum of some 2.2 deviations an NMSE of 4e-10, and over K \
-                 weights a deviation of 256 eps / sqrt K of sum|w x|, of which the bound allows \
-                 eight; beside it the random walk of K / 32 rounded additions, with scale and \
-                 minimum apart",
-    )
-}
-
 /// Quantised vectors of three bytes an element that soa_dp4a24_vectors holds at a time: as many as
 /// have room, dealt out evenly over the passes that takes. None where there is no room for one.
 fn vectors_in_memory(p: &GemvQ, caps: &Capabilities) -> Option<usize> {
@@ -236,6 +199,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                     .or_else(full)
             },
             packing: Packing::Soa,
+            digits: 3,
             ..Variant::new("soa_dp4a24_vectors", &[Stage::main(&vector_groups)])
         },
         // gemv_q/soa_dp4a24: activations in 23 bits; three dot4I8Packed for four weights.
@@ -246,8 +210,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // take four weights, three quarters of an instruction a weight and a third to unpack (of
         // four bits an eighth: quants go as they lie), where a float takes three; and an activation
         // is off by at most 2^-23 of the largest of its 32 (of four bits every second one by
-        // 2^-19), about what adding f32 products rounds away. So it has the bounds of the kernel,
-        // and none of its own.
+        // 2^-19), about what adding f32 products rounds away unless one of the 32 is massive.
         // Source: own.
         // import: prologue/plain, prologue/found, prologue/unscaled, prologue/three_digits
         // import: rows/soa, schedule/int8_rows, epilogue/product_store, epilogue/store
@@ -266,7 +229,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // Source: own; integers per 32 activations as in ggml's q8_1.
         // import: prologue/plain, prologue/found, prologue/unscaled, prologue/two_digits, rows/soa
         // import: schedule/int8_rows, epilogue/product_store, epilogue/store
-        Variant { name: "soa_dp4a16", tolerance: Some(&rounded_finely), ..Schedule::INT8_ROWS },
+        Variant { name: "soa_dp4a16", digits: 2, ..Schedule::INT8_ROWS },
         // gemv_q/soa_dp4a: activations in 8 bits; one dot4I8Packed for four weights.
         //
         //   d = max |x| of 32 / 127, xq = round(x / d)
@@ -274,8 +237,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         // Idea: against 8-bit activations quants stay integers: dot4I8Packed takes four at a time,
         // and x meets a chunk with 32 bytes instead of 128. Every workgroup quantises x into its
         // own memory while its first weights are on their way. The rounding costs about 5e-3 of the
-        // activations' size (an NMSE near 3e-5), so this one has a tolerance of its own and runs
-        // only when a hint asks for it.
+        // activations' size (an NMSE near 3e-5), so this one runs only when a hint asks for it.
         // Source: ggml's q8_1 products (mmvq).
         // import: prologue/plain, prologue/found, prologue/unscaled, prologue/one_digit, rows/soa
         // import: schedule/int8_rows, epilogue/product_store, epilogue/store
@@ -287,7 +249,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 let few = || (p.rows < 4).then(|| format!("ROWS={} is below 4", p.rows));
                 (Schedule::INT8_ROWS.unsupported)(p, caps).or_else(few)
             },
-            tolerance: Some(&rounded),
+            digits: 1,
             ..Schedule::INT8_ROWS
         },
         // gemv_q/column_wise: columns of W added up, for blocks that run down the columns.
@@ -321,9 +283,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
     ],
     prefer: &|p| match (p.order, p.n_vectors) {
         (Order::ColumnWise, _) => &["column_wise", "naive"],
-        (_, 1) if p.rows >= 6144 => {
-            &["soa_dp4a24", "soa_multicol", "soa", "workgroup", "naive"]
-        }
+        (_, 1) if p.rows >= 6144 => &["soa_dp4a24", "soa_multicol", "soa", "workgroup", "naive"],
         (_, 1) => &["soa_dp4a24", "soa", "workgroup", "naive"],
         // Rounding the vectors takes a workgroup longer than few rows.
         (_, 3..) if p.rows < 8192 => &["rows8_vectors", "soa_dp4a24_vectors", "workgroup", "naive"],

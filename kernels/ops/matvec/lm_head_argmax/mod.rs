@@ -117,6 +117,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
             tunables: head::DOT4_TUNABLES,
             unsupported: &head::dot4_unsupported,
             packing: Packing::Soa,
+            digits: 3,
             ..Variant::PLAIN
         },
     ],

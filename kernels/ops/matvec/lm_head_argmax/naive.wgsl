@@ -37,7 +37,7 @@ fn rows(
     if (row < ROWS) {
         var sum = 0.0;
         for (var i = 0u; i < K; i++) { sum += weight_at(row, i, K) * x_at(i); }
-        best = better(best, Candidate(sum, FIRST_ROW + row));
+        best = better(best, candidate(sum, FIRST_ROW + row));
     }
     best = workgroup_best(lid, best);
     if (lid == 0u && group < groups()) { store_group_best(group, best); }

@@ -157,6 +157,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             tunables: head::DOT4_TUNABLES,
             unsupported: &|p, caps| too_many(p).or_else(|| head::dot4_unsupported(p, caps)),
             packing: Packing::Soa,
+            digits: 3,
             ..Variant::PLAIN
         },
     ],

@@ -1,6 +1,6 @@
 // The definition of `sample` (lathe_reference::sample): what rounds, rounds as there, and all else is
 // integers, so that no order of adding matters and every device draws the same token.
-// import: math/u64, sort/key
+// import: math/u64, sort/key, step/choose
 // requires: var state: array<u32>
 override TEMPERATURE: f32;
 override TOP_K: u32; // 0: all
@@ -18,8 +18,10 @@ fn window_start() -> u32 {
     return select(seen - min(LAST_N, seen), 0u, LAST_N == 0u);
 }
 
-// A logit's key, penalised if its token was seen.
+// A logit's key, penalised if its token was seen. One that is not finite is the largest float, which
+// wins every draw, and its choice is NO_TOKEN.
 fn key_of(logit: f32, seen: bool) -> u32 {
+    if (is_not_finite(logit)) { return sort_key(NOT_FINITE); }
     let l = canonical(logit);
     if (!seen) { return sort_key(l); }
     return sort_key(canonical(l * select(REPEAT_PENALTY, INVERSE, l > 0.0)));

@@ -9,7 +9,7 @@ use lathe_kernels::kv_window::KvWindow;
 use lathe_kernels::qk_norm_rope::QkNormRope;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
 use lathe_kernels::rope::Rope;
-use lathe_kernels::{Norm, StateWord, TokensOf, WindowMove};
+use lathe_kernels::{Norm, QkvBias, StateWord, TokensOf, WindowMove};
 use lathe_reference::attention_decode::{Attention, attention_decode};
 use lathe_reference::attention_prefill::{Prefill, attention_prefill};
 use lathe_reference::kv_append::{CacheShape, KvFormat, kv_append};
@@ -115,13 +115,14 @@ impl Oracle for AttentionPrefill {
 
 /// Heads of the current token, those of all sequences one after the other.
 fn appended_token(p: &AttentionAppend, inputs: &Inputs<'_>) -> Token {
-    let weights = || (inputs.f32s("qk_norm").split_at(p.head_dim).into(), p.eps);
-    let norm = (p.qk_norm == Norm::Rms).then(weights);
+    let (weights, bias) = inputs.f32s("qk_norm").split_at(2 * p.head_dim);
+    let norm = (p.qk_norm == Norm::Rms).then(|| (weights.split_at(p.head_dim).into(), p.eps));
+    let bias = (p.qkv_bias == QkvBias::Added).then_some(bias);
     let rope = inputs.rotation(p.rope_style);
     let one = CacheShape { kv_heads: p.kv_heads, ..cache_shape(p) };
     let heads = p.qkv_heads() / p.sequences;
     let rows = inputs.f32s("qkv").chunks(heads * p.head_dim).take(p.sequences);
-    let tokens: Vec<_> = rows.map(|row| qkv_rope_append(row, &one, norm, &rope)).collect();
+    let tokens: Vec<_> = rows.map(|row| qkv_rope_append(row, bias, &one, norm, &rope)).collect();
     let all = |of: fn(&Token) -> &Expected| Expected::join(tokens.iter().map(|t| of(t).clone()));
     Token { q: all(|t| &t.q), k: all(|t| &t.k), v: all(|t| &t.v) }
 }
@@ -159,10 +160,10 @@ impl Oracle for AttentionAppend {
     }
 
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
-        let inputs = Inputs { op, values };
+        let inputs = Inputs { op, values, rounding: None };
         let (new, position) = (appended_token(self, &inputs), inputs.position());
         append(self, op, values, (0, position), [&new.k.to_f32(), &new.v.to_f32()]);
-        let inputs = Inputs { op, values };
+        let inputs = Inputs { op, values, rounding: None };
         let caches = ["k_cache", "v_cache"].map(|name| inputs.f32s(name));
         let y = attended(self, &inputs, &new, caches).to_f32();
         let y = y.iter().map(|v| self.act_format.round(*v)).collect();
@@ -186,7 +187,7 @@ impl Oracle for KvAppend {
     }
 
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
-        let inputs = Inputs { op, values };
+        let inputs = Inputs { op, values, rounding: None };
         let position = inputs.position();
         let [k, v] = new_rows(self, inputs.f32s("qkv")).map(<[f32]>::to_vec);
         append(self, op, values, (0, position), [&k, &v]);
@@ -239,15 +240,16 @@ impl Oracle for QkNormRope {
 }
 
 fn tokens(p: &QkvRopeAppend, inputs: &Inputs<'_>) -> Vec<Token> {
-    let weights = || (["q_norm", "k_norm"].map(|name| inputs.f32s(name)), p.eps);
-    let norm = (p.qk_norm == Norm::Rms).then(weights);
+    let (q_norm, bias) = inputs.f32s("q_norm").split_at(p.head_dim);
+    let norm = (p.qk_norm == Norm::Rms).then(|| ([q_norm, inputs.f32s("k_norm")], p.eps));
+    let bias = (p.qkv_bias == QkvBias::Added).then_some(bias);
     let rows = inputs.f32s("qkv").chunks(p.qkv_heads() * p.head_dim);
     let token = |(i, row)| {
         let mut rope = inputs.rotation(p.rope_style);
         if p.tokens_of == TokensOf::One {
             rope.position += i as u32;
         }
-        qkv_rope_append(row, &cache_shape(p), norm, &rope)
+        qkv_rope_append(row, bias, &cache_shape(p), norm, &rope)
     };
     rows.enumerate().map(token).collect()
 }
@@ -291,7 +293,7 @@ impl Oracle for QkvRopeAppend {
     }
 
     fn in_place(&self, op: &Op, values: &mut [Value]) -> bool {
-        let inputs = Inputs { op, values };
+        let inputs = Inputs { op, values, rounding: None };
         let (tokens, places) = (tokens(self, &inputs), places(self, &inputs));
         for (token, place) in tokens.iter().zip(places) {
             append(self, op, values, place, [&token.k.to_f32(), &token.v.to_f32()]);

@@ -79,13 +79,14 @@ impl Oracle for Sample {
 impl Oracle for LmHeadArgmax {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
         let weights = inputs.weights("weights");
-        let mut logits = gemv(weights, inputs.f32s("x"));
+        let mut logits = gemv(inputs, weights, inputs.f32s("x"));
         let rows = logits.value.len();
         let mut tokens: Vec<u32> = (0..rows).map(|row| (self.first_row + row) as u32).collect();
         // What earlier parts of the head left counts.
         if !matches!(self.part, HeadPart::Whole | HeadPart::First) {
             logits.value.push(f64::from(inputs.f32s("best_value")[0]));
             logits.magnitude.push(0.0);
+            logits.deviation.clear();
             tokens.push(inputs.words("best_index")[0]);
         }
         let logits = Arc::new(Logits { logits, tokens, rows: weights.clone() });
@@ -108,7 +109,7 @@ impl Oracle for LmHeadArgmax {
 
 impl Oracle for LmHeadTopk {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
-        let logits = gemv(inputs.weights("weights"), inputs.f32s("x"));
+        let logits = gemv(inputs, inputs.weights("weights"), inputs.f32s("x"));
         let ranked = logits.value.iter().zip(&logits.magnitude).zip(self.first_row as u32..);
         let row = |((&value, &magnitude), index)| Row { index, value, magnitude };
         let mut rows: Vec<Row> = ranked.map(row).collect();
@@ -121,7 +122,10 @@ impl Oracle for LmHeadTopk {
                 magnitude: 0.0,
             }));
         }
-        let (expected, indices) = top_k(&rows, self.top_k);
+        let (mut expected, indices) = top_k(&rows, self.top_k);
+        // Sorting moves no value farther than the farthest of them.
+        let deviation = logits.deviation.iter().fold(0.0, |most: f64, d| most.max(*d));
+        expected.deviation = vec![deviation; self.top_k];
         let values = inputs.op.tensor("top_values");
         vec![
             (values, Outcome::Real(expected)),

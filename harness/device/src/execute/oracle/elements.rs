@@ -50,7 +50,12 @@ impl Oracle for Embed {
             reference::embed::embed(format, table.row(row), table.k, 0, self.scale)
         };
         let rows = tokens.iter().zip(before).map(|(token, before)| {
-            let row = (*token as usize).checked_sub(first).filter(|row| *row < table.rows());
+            let row = match self.part {
+                // A token beyond it reads the last row: a step after one without a choice.
+                TablePart::Whole => Some((*token as usize).min(table.rows() - 1)),
+                TablePart::Part => (*token as usize).checked_sub(first),
+            };
+            let row = row.filter(|row| *row < table.rows());
             // A part of the table that lacks the token leaves x as it was.
             row.map_or_else(|| Expected::exact(before), row_of)
         });

@@ -9,6 +9,7 @@ use lathe_kernels::norm_gemv::NormGemv;
 use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
 use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
 use lathe_kernels::{Activation, Beta, Norm, NormOffset, Order};
+use lathe_reference::digits::{allowed, with_codes};
 use lathe_reference::fused_ffn::fused_ffn;
 use lathe_reference::matmul::matmul_column;
 use lathe_reference::matmul_rmsnorm_fused::matmul_rmsnorm_fused;
@@ -18,14 +19,30 @@ use lathe_reference::rms_norm::rms_norm;
 use lathe_reference::{self as reference, Expected, quant};
 use rayon::prelude::*;
 
-use super::{Inputs, Oracle, Outcomes};
+use super::{Inputs, Oracle, Outcomes, Rounding};
 use crate::plan::weights::{WeightRows, oracle_format};
 
 /// The reference's GEMV.
-pub(super) fn gemv(rows: &WeightRows, x: &[f32]) -> Expected {
-    over_rows(rows, |format, bytes, v, m| {
+pub(super) fn gemv(inputs: &Inputs<'_>, rows: &WeightRows, x: &[f32]) -> Expected {
+    let product = over_rows(rows, |format, bytes, v, m| {
         reference::gemv::gemv_rows(format, bytes, rows.k, x, v, m);
-    })
+    });
+    rounded(inputs, rows, x.iter().map(|x| f64::from(*x)), product)
+}
+
+/// A product with what the rounding of `x` to integers is allowed, where the variant does that.
+fn rounded(
+    inputs: &Inputs<'_>,
+    rows: &WeightRows,
+    x: impl Iterator<Item = f64>,
+    product: Expected,
+) -> Expected {
+    let Some(Rounding { digits, k }) = inputs.rounding else { return product };
+    let x: Vec<f64> = x.collect();
+    let deviations = over_rows(rows, |format, bytes, deviations, _| {
+        digits.deviations(format, bytes, &x, deviations);
+    });
+    allowed(product, deviations.value, k)
 }
 
 /// Values and magnitudes of all rows, computed by `product` for blocks of rows spread over threads.
@@ -82,7 +99,8 @@ impl Oracle for Gemv {
         let (weights, first) = (inputs.weights("weights"), self.y_offset);
         let ys = inputs.f32s("y").chunks(first + self.rows + self.y_after);
         let vectors = inputs.f32s("x").chunks(self.k).zip(ys).take(self.n_vectors);
-        let product = |(x, y)| placed(y, first, onto(y, first, self.beta, gemv(weights, x)));
+        let product =
+            |(x, y)| placed(y, first, onto(y, first, self.beta, gemv(inputs, weights, x)));
         inputs.real("y", Expected::join(vectors.map(product)))
     }
 }
@@ -97,8 +115,8 @@ impl Oracle for GemvQ {
         let vectors = inputs.f32s("x").chunks(self.k).zip(y.chunks(stride));
         let products = vectors.map(|(x, y)| {
             let product = match weights.order {
-                Order::RowWise => gemv(weights, x),
-                Order::Flat | Order::ColumnWise => reordered(weights, rows, x),
+                Order::RowWise => gemv(inputs, weights, x),
+                Order::Flat | Order::ColumnWise => reordered(inputs.rounding, weights, rows, x),
             };
             placed(y, first, onto(y, first, self.beta, product))
         });
@@ -109,15 +127,18 @@ impl Oracle for GemvQ {
 /// The product of a matrix whose rows are not runs of whole blocks: a tile of rows at a time is
 /// decoded and multiplied as f32. The magnitude uses each block's largest weight: a weight is a sum
 /// of terms that large, even where the row itself holds only small ones.
-fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
+fn reordered(rounding: Option<Rounding>, weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
     let (format, k) = (oracle_format(weights.format), x.len());
     // As many rows as a block has values, so that a column's block is decoded once.
     let tile = format.block_len();
     let block = format.block_bytes();
     let bytes = weights.joined();
     let (mut value, mut magnitude) = (vec![0.0; rows], vec![0.0; rows]);
+    let mut deviation = vec![0.0; rows];
+    let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
     let tiles = value.par_chunks_mut(tile).zip(magnitude.par_chunks_mut(tile));
-    tiles.enumerate().for_each(|(t, (value, magnitude))| {
+    let tiles = tiles.zip(deviation.par_chunks_mut(tile));
+    tiles.enumerate().for_each(|(t, ((value, magnitude), deviation))| {
         let mut decoded = vec![0.0f32; value.len() * k];
         let mut largest = vec![0.0f32; value.len() * k];
         if weights.order == Order::Flat {
@@ -127,6 +148,18 @@ fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
             format.decode(&bytes[from..end], &mut decoded);
             for (block, largest) in decoded.chunks(tile).zip(largest.chunks_mut(tile)) {
                 largest.fill(largest_of(block));
+            }
+            if let Some(Rounding { digits, .. }) = rounding {
+                let of_codes = |bits| {
+                    let mut values = vec![0.0; decoded.len()];
+                    format.decode(&with_codes(format, &bytes[from..end], Some(bits)), &mut values);
+                    values
+                };
+                let (zero, full) = (of_codes(0), of_codes(0xff));
+                for (r, deviation) in deviation.iter_mut().enumerate() {
+                    let row = [&decoded, &zero, &full].map(|v| &v[r * k..(r + 1) * k]);
+                    *deviation = digits.deviation(format, row, &wide);
+                }
             }
         } else {
             let mut column = vec![0.0; value.len()];
@@ -147,7 +180,11 @@ fn reordered(weights: &WeightRows, rows: usize, x: &[f32]) -> Expected {
             *magnitude = terms.sum();
         }
     });
-    Expected::new(value, magnitude)
+    let product = Expected::new(value, magnitude);
+    match rounding {
+        Some(Rounding { k, .. }) => allowed(product, deviation, k),
+        None => product,
+    }
 }
 
 fn largest_of(values: &[f32]) -> f32 {
@@ -187,9 +224,11 @@ impl Oracle for NormGemv {
     fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
         let (x, weight) = (inputs.f32s("x"), inputs.f32s("norm_weight"));
         let normed = rms_norm(x, weight, self.eps, self.weight_offset.value()).value;
-        let product = over_rows(inputs.weights("weights"), |format, rows, v, m| {
+        let weights = inputs.weights("weights");
+        let product = over_rows(weights, |format, rows, v, m| {
             reference::norm_gemv::norm_rows(format, rows, &normed, v, m);
         });
+        let product = rounded(inputs, weights, normed.into_iter(), product);
         inputs.real("y", placed(inputs.f32s("y"), self.y_offset, product))
     }
 }
@@ -200,9 +239,9 @@ impl Oracle for FusedFfn {
         let product = match self.input_norm {
             Norm::Rms => {
                 let (stream, weight) = (inputs.f32s("stream"), inputs.f32s("norm_weight"));
-                gemv(weights, &rms_norm(stream, weight, self.eps, 0.0).to_f32())
+                gemv(inputs, weights, &rms_norm(stream, weight, self.eps, 0.0).to_f32())
             }
-            Norm::None => gemv(weights, inputs.f32s("x")),
+            Norm::None => gemv(inputs, weights, inputs.f32s("x")),
         };
         inputs.real("y", fused_ffn(&product, activation(self.activation)))
     }
@@ -210,9 +249,11 @@ impl Oracle for FusedFfn {
 
 /// The rows of `weights` times a normed stream.
 fn product(inputs: &Inputs<'_>, n: &Expected) -> Expected {
-    over_rows(inputs.weights("weights"), |format, rows, v, m| {
+    let weights = inputs.weights("weights");
+    let product = over_rows(weights, |format, rows, v, m| {
         reference::residual_norm_gemv::norm_rows(format, rows, n, v, m);
-    })
+    });
+    rounded(inputs, weights, n.value.iter().copied(), product)
 }
 
 impl Oracle for ResidualNormGemv {
@@ -251,7 +292,7 @@ impl Oracle for MatmulRmsnormFused {
             (asked == Norm::Rms).then(|| inputs.norm(weight, self.eps, self.weight_offset))
         };
         let (post, next) = (wanted(self.post, "post_weight"), wanted(self.next, "next_weight"));
-        let product = gemv(inputs.weights("weights"), inputs.f32s("x"));
+        let product = gemv(inputs, inputs.weights("weights"), inputs.f32s("x"));
         let stream = inputs.f32s("stream");
         let (stream, y) = matmul_rmsnorm_fused(stream, &product, post.as_ref(), next.as_ref());
         // Without a next norm y stays as it is.
@@ -272,9 +313,9 @@ mod tests {
         let values: Vec<f32> = (0..rows * k).map(|i| (i % 13) as f32 - 6.0).collect();
         let weights = WeightRows::from_f32(Format::Q8_0, Order::ColumnWise, k, &values);
         let mut x: Vec<f32> = (0..k).map(|i| (i % 5) as f32 - 2.0).collect();
-        let turned = reordered(&weights.turned(by), rows, &x);
+        let turned = reordered(None, &weights.turned(by), rows, &x);
         x.rotate_left(by);
-        let plain = reordered(&weights, rows, &x);
+        let plain = reordered(None, &weights, rows, &x);
         for (turned, plain) in turned.value.iter().zip(&plain.value) {
             assert!((turned - plain).abs() < 1e-9, "{turned} {plain}");
         }

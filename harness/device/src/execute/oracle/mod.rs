@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use lathe_kernels::{
-    Declaration, Kernel, NormOffset, Params, Problem, RopeStyle, State, StateWord, Text,
+    Declaration, Kernel, NormOffset, Params, Problem, RopeStyle, State, StateWord, Text, Tolerance,
 };
 use lathe_reference as reference;
 use lathe_reference::Expected;
+use lathe_reference::digits::Digits;
 
 use super::value::{Outcome, Value};
 use crate::error::{Error, Result};
@@ -43,6 +44,16 @@ pub struct Inputs<'a> {
     pub op: &'a Op,
     /// One value per tensor of the recording.
     pub values: &'a [Value],
+    /// Rounding of activations that outcomes allow for. None where nothing is compared with them.
+    pub rounding: Option<Rounding>,
+}
+
+/// Rounding of activations by the variant that is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounding {
+    digits: Digits,
+    /// The declared multiples of ε per magnitude.
+    k: f64,
 }
 
 impl<'a> Inputs<'a> {
@@ -83,6 +94,7 @@ impl<'a> Inputs<'a> {
             },
             base: spec.base,
             freq_factors: spec.freq_factors.as_deref(),
+            amplitude: spec.amplitude,
             position: self.position(),
         }
     }
@@ -173,7 +185,15 @@ pub(crate) fn exists(kernel: &Kernel) -> Result<()> {
 /// Expected content of the tensors that an operation writes, given the contents of all tensors
 /// before.
 pub(crate) fn expected(op: &Op, values: &[Value]) -> Result<Outcomes> {
-    Ok((oracle(op.kernel())?.expected)(&Inputs { op, values }))
+    Ok((oracle(op.kernel())?.expected)(&Inputs { op, values, rounding: None }))
+}
+
+/// Same as [`expected`], with what the arithmetic of the operation's variant is allowed in addition.
+pub(crate) fn judged(op: &Op, values: &[Value]) -> Result<Outcomes> {
+    let problem = Problem { shape: op.shape.clone(), state: state(op, values) };
+    let Tolerance { digits, k, .. } = op.plan.tolerance(&problem);
+    let rounding = (digits > 0).then_some(Rounding { digits: Digits(digits), k });
+    Ok((oracle(op.kernel())?.expected)(&Inputs { op, values, rounding }))
 }
 
 /// See [`Oracle::in_place`].

@@ -31,7 +31,7 @@ pub struct Case {
     kernel: &'static Kernel,
 }
 
-/// Drawn inputs of a shape and a seed with their expected outcomes: the same for every plan.
+/// Drawn inputs of a shape and a seed with their expected outcomes: the same for all plans.
 #[derive(Debug)]
 struct Inputs {
     problem: Problem,
@@ -43,8 +43,8 @@ struct Inputs {
     /// All draws but the first, in order of [`Draw::small`]. Large tensors are left out: they are
     /// rotated instead.
     others: [OnceLock<Vec<Value>>; DRAWS],
-    /// Expected outcomes of each draw requested so far.
-    expected: Mutex<BTreeMap<Draw, Arc<Outcomes>>>,
+    /// Expected outcomes of each draw requested so far, by the digits that the variants keep.
+    expected: Mutex<BTreeMap<(Draw, u32), Arc<Outcomes>>>,
 }
 
 /// Number of input sets per case. Benchmarks rotate through them, so a stale output of the previous
@@ -240,17 +240,18 @@ impl Case {
     /// Expected outcomes of an invocation on a draw over fresh memory; computed once for all plans.
     fn expected(&self, draw: Draw) -> Result<Arc<Outcomes>> {
         let lock = || self.inputs.expected.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(&draw) {
+        let op = &self.recording.ops[0];
+        let key = (draw, op.plan.tolerance(&self.inputs.problem).digits);
+        if let Some(known) = lock().get(&key) {
             return Ok(Arc::clone(known));
         }
-        let op = &self.recording.ops[0];
         let computed = match draw {
             // Large tensors are not copied for it.
-            Draw { large: 0, small: 0 } => oracle::expected(op, &self.inputs.values)?,
-            _ => oracle::expected(op, &self.values(draw))?,
+            Draw { large: 0, small: 0 } => oracle::judged(op, &self.inputs.values)?,
+            _ => oracle::judged(op, &self.values(draw))?,
         };
         let computed = Arc::new(computed);
-        lock().insert(draw, Arc::clone(&computed));
+        lock().insert(key, Arc::clone(&computed));
         Ok(computed)
     }
 
@@ -475,7 +476,7 @@ impl Case {
                 if self.kernel.state_binding(&op.shape).is_some() {
                     state = oracle::state(op, &values);
                 }
-                Arc::new(oracle::expected(op, &values)?)
+                Arc::new(oracle::judged(op, &values)?)
             }
         };
         let (poison, mut left) = (poison().to_le_bytes(), BTreeMap::new());

@@ -87,10 +87,15 @@ fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
             let at = |steps: u32| power / 64.0 * (first + steps as i32) as f32;
             let mut values: Vec<f32> = (0..len).map(|_| at(rng.below(4096))).collect();
             if is_stress && draw == Draw::TiesAndNan {
-                // None, some, all, most, all but few.
-                let shares = [(0, 1), (1, 50), (1, 1), (7, 8), (99, 100)];
-                let (share, of) = shares[rng.below(shares.len() as u32) as usize];
-                values.iter_mut().filter(|_| rng.below(of) < share).for_each(|v| *v = f32::NAN);
+                // None in most tensors, since one leaves no choice; else one, some, all.
+                let wrong = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][rng.below(3) as usize];
+                let one = rng.below(len as u32) as usize;
+                match rng.below(8) {
+                    0 => values[one] = wrong,
+                    1 => values.iter_mut().filter(|_| rng.below(50) == 0).for_each(|v| *v = wrong),
+                    2 => values.fill(wrong),
+                    _ => {}
+                }
             }
             values
         }
@@ -106,6 +111,15 @@ fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
             queries.for_each(|v| *v *= STRESS_QUERIES);
             values
         }
+        Draw::Activations if is_stress && rng.below(2) == 0 => massive(len, rng),
+        Draw::Activations if is_stress && rng.below(4) == 0 => {
+            // Both zeros, a subnormal of f32 and one of f16 among usual values.
+            let small = [0.0, -0.0, 1e-40, 3e-6];
+            let mut values = rng.normals(len);
+            let some = values.iter_mut().filter(|_| rng.below(2) == 0).enumerate();
+            some.for_each(|(i, v)| *v = small[i % small.len()]);
+            values
+        }
         _ if is_stress => {
             // What is stored as f16 has to hold sums of products with them.
             let power = power(-3..=2, rng);
@@ -116,6 +130,21 @@ fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
         }
         _ => rng.normals(len),
     }
+}
+
+/// A massive activation over the median, as trained models have at a sequence's first token.
+const MASSIVE: f32 = 25_000.0;
+
+/// Normal values with massive ones in one or a few places.
+fn massive(len: usize, rng: &mut Rng) -> Vec<f32> {
+    let mut values = rng.normals(len);
+    for _ in 0..1 + rng.below(3) {
+        let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
+        if let Some(v) = values.get_mut(rng.below(len as u32) as usize) {
+            *v = sign * MASSIVE * (1.0 + v.abs().min(1.0));
+        }
+    }
+    values
 }
 
 /// A power of two.
@@ -139,9 +168,16 @@ fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
             state
         }
         Draw::Count(first) => (0..len as u32).map(|i| first + i).collect(),
-        Draw::Tokens(vocab) | Draw::Sequence(vocab) => {
-            (0..len).map(|_| rng.below(vocab as u32)).collect()
+        Draw::Tokens(vocab) => {
+            let (vocab, last) = (vocab as u32, (vocab as u32).div_ceil(16));
+            let token = |i| match i % 3 {
+                // Ids beyond sixteen bits are the last ones of a large vocabulary.
+                0 => vocab - 1 - rng.below(last),
+                _ => rng.below(vocab),
+            };
+            (0..len).rev().map(token).collect()
         }
+        Draw::Sequence(vocab) => (0..len).map(|_| rng.below(vocab as u32)).collect(),
         _ => (0..len).map(|_| rng.below(1000)).collect(),
     }
 }
@@ -155,6 +191,12 @@ fn weights(draw: Draw, matrix: Matrix, len: usize, rng: &mut Rng) -> WeightRows 
     };
     let mut values = rng.normals(len);
     values.iter_mut().for_each(|v| *v *= gain);
+    if draw == Draw::TinyRows {
+        // The normal f16 begin at 2^-14; one row in three and at least the first.
+        for row in values.chunks_mut(k).step_by(3) {
+            row.iter_mut().for_each(|v| *v *= 2f32.powi(-14));
+        }
+    }
     if draw == Draw::TiedRows {
         for row in 0..len / k {
             let other = match row % 8 {
@@ -201,7 +243,8 @@ mod tests {
 
     #[test]
     fn nan_is_drawn_where_it_is_defined_and_not_timed() {
-        let nans = |draw, kind, seed| drawn(draw, kind, seed).iter().filter(|v| v.is_nan()).count();
+        let nans =
+            |draw, kind, seed| drawn(draw, kind, seed).iter().filter(|v| !v.is_finite()).count();
         let sum = |draw, kind| -> usize { (0..32).map(|seed| nans(draw, kind, seed)).sum() };
         assert_eq!(sum(Draw::TiesAndNan, InputKind::Typical), 0);
         assert_eq!(sum(Draw::Ties, InputKind::Stress), 0);
