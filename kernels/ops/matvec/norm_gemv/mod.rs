@@ -109,9 +109,7 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
         Variant { name: "soa_dp4a24", ..Schedule::INT8_ROWS },
     ],
     prefer: &|p| match (p.rows, p.weight) {
-        (_, quantised) if !quantised.is_dense() => {
-            &["soa_dp4a24", "soa", "workgroup_q", "naive"]
-        }
+        (_, quantised) if !quantised.is_dense() => &["soa_dp4a24", "soa", "workgroup_q", "naive"],
         // x and the norm's weights weigh more than a row: few loads of them count, until lanes
         // run short.
         (4096.., _) => &["split_k", "subgroup", "workgroup", "naive"],
