@@ -8,7 +8,6 @@ use lathe_harness::decode::memory::Predicted;
 use lathe_harness::decode::{Chunks, DecodeOptions, Model, Weights};
 use lathe_harness::error::{Error, Result};
 use lathe_harness::model::finite::{self, Values};
-use lathe_harness::model::tokenizer::Tokenizer;
 use lathe_harness::model::{ModelFile, ModelSummary, describe};
 use lathe_kernels::KvFormat;
 use serde::Serialize;
@@ -71,7 +70,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     };
     let refusal = refusal.or(too_large);
     let mut notes = file.notes().to_vec();
-    let text = match Tokenizer::of_model(&file) {
+    let text = match file.tokenizer() {
         Ok(Some(tokenizer)) => {
             notes.extend(tokenizer.note());
             None

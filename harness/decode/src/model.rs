@@ -210,7 +210,7 @@ fn undecodable(file: &ModelFile, reason: &str) -> Error {
 /// It has none, or one that is not understood.
 pub fn tokenizer_of(file: &ModelFile) -> Result<Tokenizer> {
     let why = "has no tokenizer; give token ids or a tokenizer.json";
-    let tokenizer = Tokenizer::of_model(file)?.ok_or_else(|| undecodable(file, why))?;
+    let tokenizer = file.tokenizer()?.ok_or_else(|| undecodable(file, why))?;
     if let Some(note) = tokenizer.note() {
         tracing::warn!("{note}");
     }

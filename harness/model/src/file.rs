@@ -12,6 +12,8 @@ use super::gguf::{Gguf, TensorInfo};
 use super::keys::Keys;
 use super::mapped::Mapped;
 #[cfg(feature = "text")]
+use super::tokenizer::Tokenizer;
+#[cfg(feature = "text")]
 use super::vocabulary::Vocabulary;
 
 /// A checkpoint: a GGUF file, or a configuration and safetensors files. The bytes are mapped; the
@@ -73,6 +75,20 @@ impl ModelFile {
             }
             Source::Folder(folder) => folder.config(&self.tensors),
         }
+    }
+
+    /// The tokenizer, if there is one: that of a `tokenizer.json`, or of the vocabulary.
+    ///
+    /// # Errors
+    ///
+    /// It is not understood; the message names the file.
+    #[cfg(feature = "text")]
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, ModelError> {
+        if let Some(path) = self.tokenizer_json() {
+            return Tokenizer::open(path).map(Some);
+        }
+        let made = self.vocabulary()?.map(Tokenizer::new).transpose();
+        made.map_err(ModelError::at(&self.path))
     }
 
     /// Returns the checkpoint's vocabulary, if it has one. It is read from a GGUF's metadata or a

@@ -32,7 +32,6 @@ use tokenizers::{
 
 use super::error::ModelError;
 use super::fault::Fault;
-use super::file::ModelFile;
 use super::mapped;
 use score::Scores;
 
@@ -105,19 +104,6 @@ impl Tokenizer {
             "metadata `{key}`: {n} tokens, such as {first}, are spelled as control tokens and typed \
              as text; they are taken for control tokens"
         ))
-    }
-
-    /// The tokenizer of a checkpoint, if it has one.
-    ///
-    /// # Errors
-    ///
-    /// It is not understood; the message names the file.
-    pub fn of_model(file: &ModelFile) -> Result<Option<Self>, ModelError> {
-        if let Some(path) = file.tokenizer_json() {
-            return Self::open(path).map(Some);
-        }
-        let made = file.vocabulary()?.map(Self::new).transpose();
-        made.map_err(ModelError::at(&file.path))
     }
 
     /// The tokenizer of the bytes of a `tokenizer.json`. Its ids are those of the `tokenizers`
