@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
     match parse(&args) {
         Ok(cli) => on_large_stack(|| {
             log(&cli.global).init();
-            ExitCode::from(work(cli))
+            ExitCode::from(work(&cli))
         }),
         Err(code) => ExitCode::from(code),
     }
@@ -88,7 +88,7 @@ pub struct Finished {
 /// Runs a command in this process, `lathe` itself being the first argument.
 pub fn run(args: &[OsString]) -> Finished {
     let (code, stdout, stderr) = out::captured(|| match parse(args) {
-        Ok(cli) => tracing::subscriber::with_default(log(&cli.global), || work(cli)),
+        Ok(cli) => tracing::subscriber::with_default(log(&cli.global), || work(&cli)),
         Err(code) => code,
     });
     Finished { code, stdout, stderr }
@@ -148,7 +148,7 @@ fn log(global: &Global) -> impl tracing::Subscriber + Send + Sync + 'static {
 }
 
 /// Runs a command, prints its error if there is one, and returns the exit code.
-fn work(cli: Cli) -> u8 {
+fn work(cli: &Cli) -> u8 {
     match cli.command.run(&cli.global) {
         Ok(()) => 0,
         Err(e) => {

@@ -28,7 +28,7 @@ impl<'a> Saved<'a> {
         }
     }
 
-    /// As [`Saved::new`], of a speed record: those of a software adapter need `allow_software`.
+    /// Like [`Saved::new`], for a speed record: a software adapter needs `allow_software`.
     pub(crate) fn of_speed(
         path: Option<&'a Path>,
         gpu: &Gpu,

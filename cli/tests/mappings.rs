@@ -86,7 +86,7 @@ impl Files {
         self.texts = names.map(|name| (name.clone(), read(&name))).collect();
     }
 
-    /// Whether there is an adapter that can run them.
+    /// Returns true if the adapter can run them.
     fn run_here(&self) -> bool {
         let needs_f16 = self.texts.iter().any(|(_, text)| text.contains("enable f16;"));
         common::gpu().is_some_and(|gpu| gpu.caps.f16 || !needs_f16)

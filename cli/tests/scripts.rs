@@ -335,7 +335,7 @@ impl Section {
             Some(path) => (self.values(document, path), true),
             None => (self.values(document, path.trim_end_matches("/##")), false),
         };
-        let different = || values.iter().map(|v| v.to_string()).collect::<HashSet<_>>().len();
+        let different = || values.iter().map(ToString::to_string).collect::<HashSet<_>>().len();
         let values: Vec<Value> = match () {
             () if length => values.iter().map(|v| v.as_array().map(Vec::len).into()).collect(),
             () if path.ends_with("/##") => vec![different().into()],

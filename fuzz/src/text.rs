@@ -62,6 +62,6 @@ fn streams(tokenizer: &Tokenizer, ids: &[u32]) -> Result<(), String> {
 pub fn renders(bytes: &[u8]) -> bool {
     let Ok(source) = String::from_utf8(bytes.to_vec()) else { return false };
     let tokens = vec![("bos_token".to_owned(), "<bos>".to_owned())];
-    let Ok(template) = ChatTemplate::new(source, tokens) else { return false };
+    let Ok(template) = ChatTemplate::new(&source, tokens) else { return false };
     template.render(&Conversation::of(&[("system", "Be brief."), ("user", "hello")])).is_ok()
 }

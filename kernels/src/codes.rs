@@ -152,7 +152,7 @@ codes! {
         Llama3 = "llama3",
         /// All frequencies are divided by one number.
         Linear = "linear",
-        /// As with Llama 3, and sines and cosines are multiplied by a number.
+        /// Llama 3's divisors, with sines and cosines multiplied by a number.
         Yarn = "yarn",
     }
 

@@ -1,6 +1,6 @@
 //! Rounding of activations to integers before they meet the codes of quantised weights.
 //!
-//! Of 32 activations the largest in size, `top`, becomes the largest integer that `bytes` digits
+//! The largest in size of 32 activations, `top`, becomes the largest integer that `bytes` digits
 //! hold, so the step between integers is `top / LARGEST` and every activation is off by up to half
 //! of it. Where all activations are of one size that is less than adding `f32` products rounds
 //! away; beside a massive one the others are lost in its step, and no multiple of Σ|w·x| says so.

@@ -50,7 +50,7 @@ struct Report {
     /// Prediction for `--context`.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Predicted>,
-    /// What `--values` found.
+    /// Findings of `--values`.
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<Values>,
 }

@@ -17,11 +17,11 @@ pub(crate) struct PromptOpts {
     chat: ChatOpts,
 }
 
-/// What a conversation holds beside its messages.
+/// Parts of a conversation other than its messages.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Conversation")]
 pub(crate) struct ChatOpts {
-    /// What the system says first
+    /// System message at the beginning
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// JSON array of the tools that the model may call, as its template wants them

@@ -73,7 +73,7 @@ fn headers_that_are_none() {
     ]);
 }
 
-/// What is there, but is no file of the folder.
+/// Entries of a folder that are no regular files.
 #[cfg(unix)]
 #[test]
 fn folders_and_links_are_no_files() {

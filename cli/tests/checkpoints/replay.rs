@@ -262,7 +262,7 @@ fn templates_of_models_spell_conversations() {
     let render = |name: &str, texts: &[(&str, &str)]| {
         let source = &all.iter().find(|file| file.0 == name).unwrap().1;
         let source = String::from_utf8(source.clone()).unwrap();
-        let template = ChatTemplate::new(source, bos.clone()).unwrap();
+        let template = ChatTemplate::new(&source, bos.clone()).unwrap();
         template.render(&Conversation::of(texts)).map_err(|error| error.to_string())
     };
     let user = [("user", " hi\n")];

@@ -170,7 +170,7 @@ impl ChatTemplate {
     /// # Errors
     ///
     /// It is too long or no template; the message names the line.
-    pub fn new(source: String, tokens: SpecialTokens) -> Result<Self, ChatError> {
+    pub fn new(source: &str, tokens: SpecialTokens) -> Result<Self, ChatError> {
         if source.len() as u64 > LONGEST {
             return Err(wrong(format!("it has {} bytes; at most {LONGEST} fit", source.len())));
         }
@@ -190,7 +190,7 @@ impl ChatTemplate {
         for (name, token) in tokens.into_iter().rev() {
             environment.add_global(name, token);
         }
-        let source = with_generation(&source);
+        let source = with_generation(source);
         deep(|| environment.add_template_owned(NAME, source))??;
         Ok(Self(environment))
     }
@@ -209,7 +209,7 @@ impl ChatTemplate {
         let source = index.text("tokenizer.chat_template").map_err(ModelError::at(&file.path))?;
         let Some(source) = source else { return Ok(None) };
         let tokens = Self::gguf_tokens(file, tokenizer)?;
-        Self::new(source.to_owned(), tokens).map(Some).map_err(ModelError::at(&file.path))
+        Self::new(source, tokens).map(Some).map_err(ModelError::at(&file.path))
     }
 
     /// The special tokens that a GGUF file names; none of another checkpoint.
@@ -247,7 +247,7 @@ impl ChatTemplate {
             return Self::open(&own, tokens).map(Some);
         }
         let Some(source) = inline else { return Ok(None) };
-        Self::new(source, tokens).map(Some).map_err(ModelError::at(&path))
+        Self::new(&source, tokens).map(Some).map_err(ModelError::at(&path))
     }
 
     /// The template in a file: text of a template, or a `tokenizer_config.json` if its name ends
@@ -263,12 +263,12 @@ impl ChatTemplate {
             own.extend(tokens);
             let source =
                 source.ok_or_else(|| at(ChatError("`chat_template` is missing".into())))?;
-            return Self::new(source, own).map_err(at);
+            return Self::new(&source, own).map_err(at);
         }
         let source = String::from_utf8(mapped::read(path, LONGEST)?).map_err(|error| {
             at(wrong(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to())))
         })?;
-        Self::new(source, tokens).map_err(at)
+        Self::new(&source, tokens).map_err(at)
     }
 
     /// The text of a conversation. It is ready for [`Tokenizer::encode_markup`] and ends where the

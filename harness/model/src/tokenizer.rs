@@ -128,10 +128,10 @@ impl Tokenizer {
         if library.get_truncation().is_some() {
             return Err(refused("truncation", "is not supported; only null is"));
         }
-        if let ModelWrapper::BPE(model) = library.get_model() {
-            if model.dropout.is_some_and(|share| share != 0.0) {
-                return Err(refused("model.dropout", "is not supported; only null is"));
-            }
+        if let ModelWrapper::BPE(model) = library.get_model()
+            && model.dropout.is_some_and(|share| share != 0.0)
+        {
+            return Err(refused("model.dropout", "is not supported; only null is"));
         }
         let around = library.get_post_processor().map_or_else(|| Ok(<_>::default()), around)?;
         if let Some(id) = around.iter().flatten().find(|id| library.id_to_token(**id).is_none()) {
@@ -241,7 +241,7 @@ impl Tokenizer {
         let added = self.library.get_added_vocabulary().get_added_tokens_decoder().get(&id);
         match (added, self.library.get_model().id_to_token(id)) {
             _ if self.scores.as_ref().is_some_and(|scores| scores.unknown == Some(id)) => {
-                bytes.extend("\u{fffd}".as_bytes())
+                bytes.extend("\u{fffd}".as_bytes());
             }
             (Some(token), _) if token.special => return false,
             (Some(token), _) => match self.spelling {

@@ -418,7 +418,7 @@ fn round_trip(gpu: &Gpu) -> Result<f64> {
         let begun = Instant::now();
         let submission = gpu.caught(|| {
             gpu.submit(|encoder| {
-                kernel.encode(&mut encoder.begin_compute_pass(&Default::default()))
+                kernel.encode(&mut encoder.begin_compute_pass(&Default::default()));
             })
         })?;
         gpu.wait(Some(submission))?;

@@ -10,6 +10,7 @@ const DEEPEST: usize = 900;
 const WIDEST: usize = 64;
 
 /// The filter `tojson`: `json.dumps` with the library's options. Text takes fuel like any other.
+#[allow(clippy::needless_pass_by_value, reason = "minijinja hands arguments to filters by value")]
 pub(super) fn to_json(
     state: &State,
     value: &Value,

@@ -6,7 +6,7 @@ use super::*;
 
 fn try_render(source: &str, texts: &[(&str, &str)]) -> Result<String, ChatError> {
     let tokens = vec![("bos_token".to_owned(), "<bos>".to_owned())];
-    ChatTemplate::new(source.to_owned(), tokens)?.render(&Conversation::of(texts))
+    ChatTemplate::new(source, tokens)?.render(&Conversation::of(texts))
 }
 
 /// The message has all of `parts`.
@@ -95,7 +95,7 @@ fn conversations_have_tools_variables_and_messages_of_any_shape() {
         ("{{ enable_thinking is false }} {{ date_string }}", "True today"),
         ("{{ tools is iterable and tools | length > 0 }}", "True"),
     ] {
-        let template = ChatTemplate::new(source.to_owned(), vec![]).unwrap();
+        let template = ChatTemplate::new(source, vec![]).unwrap();
         assert_eq!(template.render(&all).unwrap(), expected, "{source}");
     }
     let none = try_render("{{ tools is iterable and tools | length > 0 }}", &[]);

@@ -152,9 +152,9 @@ impl SuperBlock {
     /// Takes the codes nearest to the values.
     pub(super) fn round(&mut self, x: &[f32]) {
         let Layout { len, low, high, .. } = self.layout;
-        for i in 0..256 {
+        for (i, x) in x[..256].iter().enumerate() {
             let (step, min) = self.part(self.scales[i / len], self.mins[i / len]);
-            self.codes[i] = nearest(x[i] - min, step, low, high) as i32;
+            self.codes[i] = nearest(x - min, step, low, high) as i32;
         }
     }
 
