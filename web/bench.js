@@ -105,10 +105,10 @@ function gcd(a, b) {
   return a;
 }
 
-const COPY = `@group(0) @binding(0) var<storage, read> from: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read_write> to: array<vec4<u32>>;
+const COPY = `@group(0) @binding(0) var<storage, read> whence: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read_write> copied: array<vec4<u32>>;
 @compute @workgroup_size(256) fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-  for (var i = id.x; i < arrayLength(&to); i += 256u * groups.x) { to[i] = from[i]; }
+  for (var i = id.x; i < arrayLength(&copied); i += 256u * groups.x) { copied[i] = whence[i]; }
 }`;
 
 /** Measured copy bandwidth, bytes read plus written, 10^9 a second. */

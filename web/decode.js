@@ -77,23 +77,9 @@ export class Decoder {
         engine.check();
       }
       own.loadMs = performance.now() - begun;
-      const bound = (tensor) => ({ buffer: own.buffers[tensor], offset: 0, size: padded(model.tensors[tensor].bytes) });
-      const parts = [model.step, ...model.chunks.map((chunk) => chunk.step)];
-      const stages = parts.reduce((sum, part) => sum + part.length, 0);
-      for (const part of parts) part.forEach((stage) => engine.pipeline(stage).catch(() => {}));
-      let made = 0;
-      const prepared = [];
-      for (const part of parts) {
-        const dispatches = [];
-        for (const stage of part) {
-          dispatches.push(await engine.dispatch(stage, bound));
-          if (++made % 32 === 0) on('pipelines', made, stages);
-        }
-        prepared.push(dispatches);
-      }
-      own.step = prepared[0];
+      own.step = await own.prepared(model.step, (made) => on('pipelines', made, model.step.length));
       own.tail = own.step.slice(model.tail);
-      own.chunks = prepared.slice(1);
+      own.chunks = model.chunks.map(() => null);
       own.compileMs = performance.now() - begun - own.loadMs;
       own.spelling = await Spelling.of(engine.data, model.spelling);
       return own;
@@ -101,6 +87,19 @@ export class Decoder {
       own.destroy();
       throw error;
     }
+  }
+
+  /** Dispatches of stages over the model's tensors. */
+  async prepared(stages, on = () => {}) {
+    const { engine, model, buffers } = this, dispatches = [];
+    const bound = (tensor) => ({ buffer: buffers[tensor], offset: 0, size: padded(model.tensors[tensor].bytes) });
+    // Compilers work at once, on threads of their own; what they refuse is told below.
+    stages.forEach((stage) => engine.pipeline(stage).catch(() => {}));
+    for (const stage of stages) {
+      dispatches.push(await engine.dispatch(stage, bound));
+      if (dispatches.length % 16 === 0) on(dispatches.length);
+    }
+    return dispatches;
   }
 
   /** Bytes of its tensors on the device. */
@@ -120,11 +119,14 @@ export class Decoder {
   }
 
   /** Submissions of a prompt: lists of dispatches. */
-  promptParts(count, inChunks) {
-    const parts = [];
-    if (inChunks && count > 1 && this.chunks.length) {
-      const chosen = cover(this.model.chunks.map((chunk) => chunk.tokens), count);
-      for (const at of chosen) parts.push([this.chunks[at]]);
+  async promptParts(count, inChunks) {
+    const parts = [], { chunks } = this.model;
+    if (inChunks && count > 1 && chunks.length) {
+      for (const at of cover(chunks.map((chunk) => chunk.tokens), count)) {
+        // Most prompts want one or two of the sizes.
+        this.chunks[at] ??= await this.prepared(chunks[at].step);
+        parts.push([this.chunks[at]]);
+      }
       parts[parts.length - 1].push(this.tail);
     } else {
       for (let at = 0; at < count; at += PROMPT_STEPS) parts.push(new Array(Math.min(PROMPT_STEPS, count - at)).fill(this.step));
@@ -142,6 +144,7 @@ export class Decoder {
     if (!prompt.length) throw new Refusal('The prompt is empty; decoding starts from a token.');
     if (positions > model.context) throw new Refusal(`${positions} positions do not fit the context of ${model.context}.`);
     if (prompt.some((token) => token >= model.vocab)) throw new Refusal(`A token of the prompt lies beyond the vocabulary of ${model.vocab}.`);
+    const parts = await this.promptParts(prompt.length, inChunks);
     this.reset(prompt, seed);
     this.spelling?.begin();
     await device.queue.onSubmittedWorkDone();
@@ -172,7 +175,7 @@ export class Decoder {
         ended = isEnd.has(words[i]);
       }
     };
-    const begun = performance.now(), parts = this.promptParts(prompt.length, inChunks);
+    const begun = performance.now();
     for (const [at, part] of parts.entries()) {
       const last = at === parts.length - 1;
       const flight = submit(part, prompt.length, last ? 1 : 0);

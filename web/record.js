@@ -36,7 +36,7 @@ function tests(engine, decoder, prompt, runs, date) {
 }
 
 /** Decodes every prompt of every model of the kind. */
-async function decodeAll(engine, { progress = () => {}, token = () => {}, say = () => {}, repeats = REPEATS, stop = () => false, prompted = () => {}, date }) {
+async function decodeAll(engine, { progress = () => {}, token = () => {}, say = () => {}, repeats = engine.software ? 1 : REPEATS, stop = () => false, prompted = () => {}, date }) {
   const results = [], all = [];
   for (const model of engine.kind.models) {
     const decoder = await Decoder.load(engine, model, (what, done, total) => progress(`${model.name}: ${what} ${done} of ${total}`));
