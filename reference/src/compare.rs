@@ -82,6 +82,26 @@ impl Expected {
         all
     }
 
+    /// Largest |got − value| allowed to an element.
+    ///
+    /// # Panics
+    /// Beyond the last element.
+    pub fn bound(&self, index: usize, tolerance: &Tolerance) -> f64 {
+        let absolute = self.absolute.get(index).copied().unwrap_or(0.0);
+        tolerance.bound(self.value[index], self.magnitude[index]) + absolute
+    }
+
+    /// Limit of the squared errors of all elements together.
+    pub fn squares_limit(&self, tolerance: &Tolerance) -> SquaresLimit {
+        // A sum may cancel: what rounding one of its terms leaves then outweighs what is left of it.
+        let rounded = tolerance.k.min(0.5) * f64::from(f32::EPSILON);
+        let least = |magnitude: &f64| (tolerance.smallest() + rounded * magnitude).powi(2);
+        let rounded_inputs = self.deviation.iter().map(|d| (MEAN_DEVIATIONS * d).powi(2));
+        let unavoidable =
+            self.magnitude.iter().map(least).sum::<f64>() + rounded_inputs.sum::<f64>();
+        SquaresLimit { nmse: tolerance.nmse * self.amplified.max(1.0), unavoidable }
+    }
+
     /// The values rounded to `f32`, as input for a next operation.
     pub fn to_f32(&self) -> Vec<f32> {
         self.value.iter().map(|&v| v as f32).collect()
@@ -94,6 +114,15 @@ impl FromIterator<(f64, f64)> for Expected {
         let (value, magnitude) = pairs.into_iter().unzip();
         Expected::new(value, magnitude)
     }
+}
+
+/// Limit of Σ(got − value)²: `nmse` · Σ value² + `unavoidable`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SquaresLimit {
+    /// Largest NMSE, with these inputs.
+    pub nmse: f64,
+    /// Squared errors of any arithmetic in f32, in the unit of values squared.
+    pub unavoidable: f64,
 }
 
 /// Allowed distance of a kernel from its oracle.
@@ -277,11 +306,8 @@ pub fn compare(
     let mut worst = Worst { index: 0, got: 0.0, expected: 0.0, bound: f64::INFINITY };
     let mut not_finite = None;
     let mut exceeded = 0;
-    for (index, ((&value, &magnitude), &got)) in
-        expected.value.iter().zip(&expected.magnitude).zip(got).enumerate()
-    {
-        let absolute = expected.absolute.get(index).copied().unwrap_or(0.0);
-        let bound = tolerance.bound(value, magnitude) + absolute;
+    for (index, (&value, &got)) in expected.value.iter().zip(got).enumerate() {
+        let bound = expected.bound(index, tolerance);
         if !(value.is_finite() && bound.is_finite() && bound > 0.0) {
             return Err(Mismatch::Oracle { index, expected: value, bound });
         }
@@ -306,14 +332,8 @@ pub fn compare(
         });
     }
     let (error, energy) = squares(expected.value.iter().copied(), got.iter().map(|&g| g.into()));
-    // A sum may cancel: what rounding one of its terms leaves then outweighs what is left of it.
-    let rounded = tolerance.k.min(0.5) * f64::from(f32::EPSILON);
-    let least = |magnitude: &f64| (tolerance.smallest() + rounded * magnitude).powi(2);
-    let rounded_inputs = expected.deviation.iter().map(|d| (MEAN_DEVIATIONS * d).powi(2));
-    let unavoidable =
-        expected.magnitude.iter().map(least).sum::<f64>() + rounded_inputs.sum::<f64>();
     let nmse = quotient(error, energy);
-    let limit = tolerance.nmse * expected.amplified.max(1.0);
+    let SquaresLimit { nmse: limit, unavoidable } = expected.squares_limit(tolerance);
     if nmse <= limit || error <= limit * energy + unavoidable {
         // Where all values are zero any error is infinitely large beside them: this one is none.
         let nmse = if energy == 0.0 { 0.0 } else { nmse };

@@ -26,7 +26,8 @@
 //!
 //! `packing = "file"` before all sections asks for rows of weights without padding.
 //!
-//! `enable subgroups;` (which Tint requires and naga refuses) is accepted.
+//! `enable subgroups;` and `requires subgroup_id;` (which browsers want and naga refuses) are
+//! accepted.
 
 mod bind;
 mod expression;
@@ -48,6 +49,7 @@ use lathe_record::files;
 use mapping::{Mapping, Number, Numbers, Sections, ToleranceMapping};
 use takes::Takes;
 
+use crate::plan::backend_text::for_naga;
 use crate::plan::{Code, Plan, PlanError, Tolerated, fits_grid};
 
 pub use bind::is_padding;
@@ -185,9 +187,7 @@ pub fn reflected(path: &Path) -> Result<(String, Reflection), PlanError> {
             ),
         ));
     }
-    // The directive, which naga refuses, goes; its line stays.
-    let lines = text.lines().map(|line| if line.trim() == "enable subgroups;" { "" } else { line });
-    Plan::reflect(&lines.collect::<Vec<_>>().join("\n"), &path.display().to_string())
+    Plan::reflect(&for_naga(&text), &path.display().to_string())
 }
 
 /// The files that make up a user's file: itself, its mapping, and the files that the mapping names.
