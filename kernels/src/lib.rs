@@ -16,6 +16,7 @@ pub mod persistent;
 pub mod reflect;
 pub mod registry;
 pub mod shared;
+pub mod uniformity;
 
 #[allow(dead_code, reason = "the build script includes it and uses the rest")]
 mod link;
