@@ -24,3 +24,4 @@ mod sampling;
 mod scripts;
 mod smollm2;
 mod tokenizers;
+mod validate;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lathe_kernels::{Capabilities, Reflection};
+use lathe_kernels::{Capabilities, Mask, Reflection};
 use naga::back::{hlsl, msl, spv, wgsl};
 use naga::valid::ModuleInfo;
 use serde::Serialize;
@@ -46,6 +46,7 @@ pub fn generous() -> Capabilities {
         bind_groups: 4,
         grid_dimension: 65535,
         cooperative_matrices: Vec::new(),
+        mask: Mask::default(),
     }
 }
 
