@@ -40,9 +40,7 @@ pub(crate) struct Opts {
     #[arg(long, help_heading = "Compilers", conflicts_with = "limits")]
     browser: bool,
     /// Ask DXC, Direct3D's compiler, about the HLSL
-    #[arg(
-        long, value_name = "LIBRARY", help_heading = "Compilers", conflicts_with = "limits"
-    )]
+    #[arg(long, value_name = "LIBRARY", help_heading = "Compilers", conflicts_with = "limits")]
     dxc: Option<PathBuf>,
     /// Ask spirv-val about the SPIR-V
     #[arg(long, help_heading = "Compilers", conflicts_with = "limits")]
@@ -110,7 +108,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
     };
     asked.browser(&pages, &mut rows)?;
-    let failed = rows.iter().filter(|row| !row.errors.is_empty()).count();
+    let failed = found.failed(&rows);
     let profile = |profile: &Profile| {
         let caps = &profile.caps;
         json!({
@@ -250,6 +248,16 @@ struct Found {
     lints: Vec<Lint>,
 }
 
+impl Found {
+    /// Rows that are not valid: all where the file as a whole is not.
+    fn failed(&self, rows: &[Row]) -> usize {
+        match self.violations.is_empty() {
+            true => rows.iter().filter(|row| !row.errors.is_empty()).count(),
+            false => rows.len(),
+        }
+    }
+}
+
 /// A [`Violation`] with files and lines.
 #[derive(Serialize)]
 struct Shown {
@@ -342,7 +350,8 @@ fn of_file(
 /// The error of a text that does not parse, and what may be the reason.
 fn with_lints(error: PlanError, shown: &str, lints: &[Lint]) -> Error {
     let error = error.into_usage();
-    let lines = lints.iter().map(|lint| format!("\n{shown}:{}: {}: {}", lint.line, lint.engine, lint.what));
+    let lines =
+        lints.iter().map(|lint| format!("\n{shown}:{}: {}: {}", lint.line, lint.engine, lint.what));
     match lines.collect::<String>() {
         none if none.is_empty() => error,
         lines => Error::Usage(format!("{}{lines}", error.to_string().trim_end())),

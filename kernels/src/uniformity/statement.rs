@@ -364,7 +364,8 @@ impl Analysis<'_> {
         let (mut given, mut contents, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         for (i, argument) in arguments.iter().enumerate() {
             let ty = &self.module.types[function.arguments[i].ty].inner;
-            let is_pointer = matches!(ty, TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. });
+            let is_pointer =
+                matches!(ty, TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. });
             let place = is_pointer.then(|| self.place(frame, *argument));
             let slot = place.as_ref().and_then(|place| match place.root {
                 Root::Slot(slot) => Some((slot, place.is_part)),
@@ -379,9 +380,7 @@ impl Analysis<'_> {
             let cause = Some(mark?);
             let parameter = function.arguments[i].name.as_deref().unwrap_or_default();
             let text = format!("{what} `{parameter}` of `{name}` may differ, from this call");
-            // Names of parameters and variables have no place of their own.
-            let at = Some(frame.span(arguments[i])).filter(Span::is_defined).unwrap_or(span);
-            self.because(at, text, cause, Some((called, given)))
+            self.because(span, text, cause, Some((called, given)))
         };
         let values = given.iter().enumerate();
         let values: Vec<_> =
@@ -407,7 +406,8 @@ impl Analysis<'_> {
         };
         for (slot, mark) in slots.into_iter().zip(outcome.contents) {
             let Some((slot, is_part)) = slot else { continue };
-            let what = format!("`{}` is given a value that may differ by `{name}`", frame.name(slot));
+            let what =
+                format!("`{}` is given a value that may differ by `{name}`", frame.name(slot));
             let before = if is_part { frame.slots[slot] } else { None };
             frame.slots[slot] = before.or(outside(mark, what)).or(flow);
         }
@@ -416,13 +416,7 @@ impl Analysis<'_> {
 
     /// Checks the place of a subgroup operation, and returns the uniformity of its result; `shared`
     /// is the operand's where all invocations of the subgroup get one result.
-    fn subgroup(
-        &mut self,
-        name: &str,
-        span: Span,
-        flow: Mark,
-        shared: Option<Mark>,
-    ) -> Mark {
+    fn subgroup(&mut self, name: &str, span: Span, flow: Mark, shared: Option<Mark>) -> Mark {
         self.require_flow(Scope::Subgroup, name, span, flow);
         match shared {
             Some(mark) if self.scope == Scope::Subgroup => mark.or(flow),
@@ -436,7 +430,9 @@ impl Analysis<'_> {
     fn require_flow(&mut self, scope: Scope, name: &str, span: Span, flow: Mark) {
         let what = || match scope {
             Scope::Workgroup => format!("`{name}` must be called from uniform control flow"),
-            Scope::Subgroup => format!("`{name}` must be called from subgroup uniform control flow"),
+            Scope::Subgroup => {
+                format!("`{name}` must be called from subgroup uniform control flow")
+            }
         };
         self.require(scope, span, flow, what);
     }

@@ -100,7 +100,7 @@ pub(super) fn print(profiles: &[Profile], rows: &[Row], found: &Found, file: Opt
     for line in asked::summary(rows) {
         outln!("{line}");
     }
-    let failed = rows.iter().filter(|row| !row.errors.is_empty()).count();
+    let failed = found.failed(rows);
     outln!("{} valid, {failed} not", rows.len() - failed);
 }
 
@@ -125,4 +125,3 @@ impl Fit {
         }
     }
 }
-
