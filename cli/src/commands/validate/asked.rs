@@ -18,7 +18,7 @@ pub(super) struct Asked {
     browser: Option<Browser>,
 }
 
-/// What a compiler says about an entry point.
+/// Answer of a compiler about an entry point.
 #[derive(Serialize)]
 pub(super) struct Told {
     compiler: &'static str,

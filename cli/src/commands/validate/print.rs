@@ -2,7 +2,8 @@
 
 use lathe_harness::plan::limits::Profile;
 
-use super::{Fit, Found, Row, asked};
+use super::file::Found;
+use super::{Fit, Row, asked};
 use crate::{out, table};
 
 pub(super) fn print(profiles: &[Profile], rows: &[Row], found: &Found, file: Option<&str>) {
