@@ -24,4 +24,5 @@ mod sampling;
 mod scripts;
 mod smollm2;
 mod tokenizers;
+mod validate;
 mod web;

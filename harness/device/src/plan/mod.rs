@@ -3,6 +3,7 @@
 //! into pipelines and buffers.
 
 pub mod backend_text;
+pub mod compilers;
 pub mod layout;
 pub mod limits;
 pub mod memory;
@@ -229,6 +230,12 @@ impl Plan {
         code: Code,
         set: &Constants,
     ) -> Result<Self, PlanError> {
+        // A masked feature comes before what a declaration says of an adapter without it.
+        if !caps.mask.is_empty()
+            && let Some(reason) = limits::features_lacking(&code.reflection, caps).pop()
+        {
+            return Err(PlanError::Unavailable(reason));
+        }
         if let Some(reason) = variant.unsupported(shape, caps) {
             return Err(PlanError::Unavailable(reason));
         }

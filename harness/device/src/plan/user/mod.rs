@@ -40,6 +40,7 @@ use std::sync::Arc;
 
 use bind::Bound;
 use expression::{Names, Wrong, evaluate};
+use lathe_kernels::dialect::for_naga;
 use lathe_kernels::reflect::Default;
 use lathe_kernels::{
     Capabilities, Constants, Kernel, KernelVariant, ParamKind, ReflectError, Reflection, Shape,
@@ -49,7 +50,6 @@ use lathe_record::files;
 use mapping::{Mapping, Number, Numbers, Sections, ToleranceMapping};
 use takes::Takes;
 
-use crate::plan::backend_text::for_naga;
 use crate::plan::{Code, Plan, PlanError, Tolerated, fits_grid};
 
 pub use bind::is_padding;
