@@ -22,7 +22,7 @@ pub static OPERATION: Declaration<KvAppend> = Declaration {
     summary: "append K and V of the current token to a full or ring cache",
     fuses: None,
     state: &[n_kv(16, 200)],
-    bindings: &[state(), qkv(), appended_cache("k_cache"), appended_cache("v_cache")],
+    bindings: &[state(), spreads(qkv()), appended_cache("k_cache"), appended_cache("v_cache")],
     variants: &[Variant::sized(
         "naive",
         &[Stage::main(&|p, c| groups_for(p.kv_heads * p.vector_bytes() / 4, c))],

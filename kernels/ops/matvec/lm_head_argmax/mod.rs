@@ -97,6 +97,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
             tunables: "WG=128|256|512,LANES=4|8|16|32,ROWS_PER_WG=128|256|512|1024",
             unsupported: &quantised_only,
             packing: Packing::Soa,
+            apart: true,
             ..Variant::new("soa", STAGES)
         },
         // lm_head_argmax/soa_dp4a24: as gemv_q/soa_dp4a24, activations as integers of 23

@@ -1,12 +1,11 @@
 //! Inputs of a checked or benchmarked invocation, drawn as its declaration specifies.
 
-use std::ops::RangeInclusive;
-
 use lathe_kernels::{
     Draw, Elem, FloatFormat, KernelBinding, Matrix, Packing, Problem, Role, STATE_WORDS, StateWord,
 };
 use lathe_record::rng::Rng;
 
+use super::stress::{Stress, power};
 use crate::execute::value::Value;
 use crate::plan::layout::KvOrder;
 use crate::plan::recording::TensorInit;
@@ -21,9 +20,9 @@ pub(super) enum InputKind {
     /// Usual values, and the only kind that is timed. A kernel may rightly be faster where values
     /// are large; such a time would not tell its usual one.
     Typical,
-    /// Stress inputs: other magnitudes and means, scores at which `exp` overflows, ties, NaN where
-    /// it is defined.
-    Stress,
+    /// Stress inputs: values of this kind, scores at which `exp` overflows, ties, NaN where it is
+    /// defined.
+    Stress(Stress),
 }
 
 /// Content and value of one binding.
@@ -40,12 +39,12 @@ pub(super) fn draw(
     match binding.elem(problem) {
         Elem::F32 if binding.role == Role::Output => floats(FloatFormat::F32, unwritten(len)),
         Elem::F32 => {
-            let values = values(draw, len, kind, rng);
+            let values = values(draw, len, FloatFormat::F32, kind, rng);
             (TensorInit::Values(values.as_slice().into()), Value::F32(values))
         }
         Elem::Floats(format) => match binding.role {
             Role::Output => floats(format, unwritten(len)),
-            _ => floats(format, values(draw, len, kind, rng)),
+            _ => floats(format, values(draw, len, format, kind, rng)),
         },
         Elem::Kv(vectors) => {
             let values = vectors.round(&rng.normals(len));
@@ -74,8 +73,8 @@ fn floats(format: FloatFormat, mut values: Vec<f32>) -> (TensorInit, Value) {
 /// slots some stress scores exceed 88, where `exp` overflows.
 const STRESS_QUERIES: f32 = 64.0;
 
-fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
-    let is_stress = kind == InputKind::Stress;
+fn values(draw: Draw, len: usize, format: FloatFormat, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
+    let is_stress = kind != InputKind::Typical;
     match draw {
         Draw::Ties | Draw::TiesAndNan => {
             // Nobody knows the largest, and f32 holds all.
@@ -111,46 +110,11 @@ fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
             queries.for_each(|v| *v *= STRESS_QUERIES);
             values
         }
-        Draw::Activations if is_stress && rng.below(2) == 0 => massive(len, rng),
-        Draw::Activations if is_stress && rng.below(4) == 0 => {
-            // Both zeros, a subnormal of f32 and one of f16 among usual values.
-            let small = [0.0, -0.0, 1e-40, 3e-6];
-            let mut values = rng.normals(len);
-            let some = values.iter_mut().filter(|_| rng.below(2) == 0).enumerate();
-            some.for_each(|(i, v)| *v = small[i % small.len()]);
-            values
-        }
-        _ if is_stress => {
-            // What is stored as f16 has to hold sums of products with them.
-            let power = power(-3..=2, rng);
-            let mean = f32::from(rng.below(5) as i8 - 2);
-            let mut values = rng.normals(len);
-            values.iter_mut().for_each(|v| *v = power * (mean + *v));
-            values
-        }
-        _ => rng.normals(len),
+        _ => match kind {
+            InputKind::Typical => rng.normals(len),
+            InputKind::Stress(stress) => stress.values(len, format, rng),
+        },
     }
-}
-
-/// A massive activation over the median, as trained models have at a sequence's first token.
-const MASSIVE: f32 = 25_000.0;
-
-/// Normal values with massive ones in one or a few places.
-fn massive(len: usize, rng: &mut Rng) -> Vec<f32> {
-    let mut values = rng.normals(len);
-    for _ in 0..1 + rng.below(3) {
-        let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
-        if let Some(v) = values.get_mut(rng.below(len as u32) as usize) {
-            *v = sign * MASSIVE * (1.0 + v.abs().min(1.0));
-        }
-    }
-    values
-}
-
-/// A power of two.
-fn power(exponents: RangeInclusive<i32>, rng: &mut Rng) -> f32 {
-    let many = exponents.end() - exponents.start() + 1;
-    2f32.powi(exponents.start() + rng.below(many as u32) as i32)
 }
 
 fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
@@ -214,8 +178,10 @@ fn weights(draw: Draw, matrix: Matrix, len: usize, rng: &mut Rng) -> WeightRows 
 mod tests {
     use super::*;
 
+    const STRESS: InputKind = InputKind::Stress(Stress::Scaled);
+
     fn drawn(draw: Draw, kind: InputKind, seed: u64) -> Vec<f32> {
-        values(draw, 1 << 15, kind, &mut Rng::new(seed))
+        values(draw, 1 << 15, FloatFormat::F32, kind, &mut Rng::new(seed))
     }
 
     /// Largest logits vary by seed: a search that stops at one tensor's largest value would miss a
@@ -232,7 +198,7 @@ mod tests {
     #[test]
     fn logits_tie_whatever_their_scale() {
         for seed in 0..64 {
-            for kind in [InputKind::Typical, InputKind::Stress] {
+            for kind in [InputKind::Typical, STRESS] {
                 let mut values = drawn(Draw::Ties, kind, seed);
                 values.sort_by(f32::total_cmp);
                 values.dedup();
@@ -247,10 +213,9 @@ mod tests {
             |draw, kind, seed| drawn(draw, kind, seed).iter().filter(|v| !v.is_finite()).count();
         let sum = |draw, kind| -> usize { (0..32).map(|seed| nans(draw, kind, seed)).sum() };
         assert_eq!(sum(Draw::TiesAndNan, InputKind::Typical), 0);
-        assert_eq!(sum(Draw::Ties, InputKind::Stress), 0);
-        assert_eq!(sum(Draw::Normal, InputKind::Stress), 0);
-        let counts: Vec<usize> =
-            (0..32).map(|seed| nans(Draw::TiesAndNan, InputKind::Stress, seed)).collect();
+        assert_eq!(sum(Draw::Ties, STRESS), 0);
+        assert_eq!(sum(Draw::Normal, STRESS), 0);
+        let counts: Vec<usize> = (0..32).map(|seed| nans(Draw::TiesAndNan, STRESS, seed)).collect();
         assert!(counts.contains(&0) && counts.contains(&(1 << 15)), "{counts:?}");
         assert!(counts.iter().any(|n| (1..1 << 10).contains(n)), "{counts:?}");
     }
@@ -258,7 +223,7 @@ mod tests {
     #[test]
     fn only_queries_are_large_among_stress_rows() {
         let draw = Draw::Queries { of: 64, row: 256 };
-        let values = drawn(draw, InputKind::Stress, 7);
+        let values = drawn(draw, STRESS, 7);
         let most = |values: &[f32]| values.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
         for row in values.chunks(256) {
             assert!(most(&row[..64]) > 64.0 && most(&row[64..]) < 6.0);
