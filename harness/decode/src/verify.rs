@@ -20,12 +20,16 @@ use lathe_device::judge::{self, diff::Divergence};
 use lathe_device::plan::recording::Part;
 use lathe_record::record::Verified;
 
-pub use measure::logits_limit;
 use measure::Storage;
+pub use measure::logits_limit;
 use rounding::{Reached, Rounding};
 
 /// Positions that are verified before anything is timed, where nothing else is asked.
 pub const VERIFIED: usize = 8;
+
+/// Longest sequence at whose end the reference measures what narrow storage costs: it takes several
+/// of its runs.
+const MEASURED: usize = 64;
 
 /// A second executor that repeats each observed step, and compares.
 pub struct Verifier<'a> {
@@ -85,12 +89,14 @@ impl<'a> Verifier<'a> {
         let mut fed = self.reference.executor.read_words(graph.tokens)?;
         fed.truncate(seen.position + 1);
         let mut distance = storage.distance(&logits, seen.logits);
-        let mut limit = storage.unexplained();
+        let mut limit = storage.usual(seen.position);
         if distance.over(limit).is_some() && !storage.is_exact() {
             let rounding = self.rounding.get_or_insert_with(|| Rounding::new(graph));
             let (tokens, in_chunks, logits) = (&fed[..], self.in_chunks, seen.logits);
             (distance, limit) = rounding.of(storage, &Reached { tokens, in_chunks, logits })?;
         }
+        self.seen.add(limit, distance.nmse, distance.kl);
+        self.seen.same_top1 += usize::from(!new.is_empty() && distance.top[0] == distance.top[1]);
         if let Some(why) = distance.over(limit) {
             let prompts = match self.in_chunks {
                 0 => Prompts::TokenByToken,
@@ -103,8 +109,6 @@ impl<'a> Verifier<'a> {
                 seen.position
             )));
         }
-        self.seen.add(limit, distance.nmse, distance.kl);
-        self.seen.same_top1 += usize::from(!new.is_empty() && distance.top[0] == distance.top[1]);
         // A choice is exact: from the device's own logits the reference takes the same token.
         match self.reference.mischoice(seen.logits, seen.position, seen.choice)? {
             None => Ok(()),
@@ -172,16 +176,26 @@ impl Decoder<'_> {
         self.reset(seed)?;
         self.feed(&tokens[..processed], Prompts::Chunks)?;
         let in_chunks = self.logits()?;
-        let graph = self.graph;
-        let distance = storage.distance(&logits, &in_chunks).within(storage.most(), |why| {
-            let [steps, chunks] = [Prompts::TokenByToken, Prompts::Chunks]
-                .map(|prompts| graph.diff_command(&tokens[..processed], prompts));
-            fault(format!(
-                "logits differ from those of the same {processed} tokens run as a prompt, {why}; \
-                 if the steps are wrong, `{steps}` names the operation, if the prompt is, `{chunks}`"
-            ))
-        })?;
-        Ok(Some(distance.nmse))
+        let (graph, fed) = (self.graph, &tokens[..processed]);
+        let distance = storage.distance(&logits, &in_chunks);
+        let Some(why) = distance.over(storage.most()) else { return Ok(Some(distance.nmse)) };
+        if processed <= MEASURED && !storage.is_exact() {
+            let mut rounding = Rounding::new(graph);
+            let mut is_rounding = |in_chunks, logits: &[f32]| -> Result<bool> {
+                let reached = Reached { tokens: fed, in_chunks, logits };
+                let (distance, limit) = rounding.of(storage, &reached)?;
+                Ok(distance.over(limit).is_none())
+            };
+            if is_rounding(given, &logits)? && is_rounding(processed, &in_chunks)? {
+                return Ok(Some(distance.nmse));
+            }
+        }
+        let [steps, chunks] = [Prompts::TokenByToken, Prompts::Chunks]
+            .map(|prompts| graph.diff_command(fed, prompts));
+        Err(Error::CheckFailed(fault(format!(
+            "logits differ from those of the same {processed} tokens run as a prompt, {why}; if \
+             the steps are wrong, `{steps}` names the operation, if the prompt is, `{chunks}`"
+        ))))
     }
 
     /// Compares a sequence's choices together with others and alone after the same tokens, step by
@@ -243,25 +257,61 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// A script of which nothing was compared yet.
+    pub(super) fn unverified(script: Script) -> Self {
+        Self { script, verified: None, tokens: Vec::new(), stepped: 0, logits: None }
+    }
+
     /// Compares the first `verify` positions of a script with the CPU reference: the prompt token
     /// by token, then the prompt and the choices after it as runs have them. A prompt in chunks
     /// that is longer is compared with decode steps.
     ///
     /// # Errors
-    /// No positions, which would verify nothing; logits differ by more than [`logits_limit`], or
-    /// the device is lost.
+    /// No positions, which would verify nothing; logits differ by more than narrow storage
+    /// explains, or the device is lost.
     pub fn begin(decoder: &mut Decoder<'_>, script: Script, verify: Option<usize>) -> Result<Self> {
-        let checked = Self { script, verified: None, tokens: Vec::new(), stepped: 0, logits: None };
-        let (script, Some(positions)) = (&checked.script, verify) else { return Ok(checked) };
+        let mut checked = Self::unverified(script);
+        checked.verify(decoder, verify)?;
+        Ok(checked)
+    }
+
+    /// Same as [`Self::begin`]. A comparison that fails leaves its figures.
+    pub(super) fn verify(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        verify: Option<usize>,
+    ) -> Result<()> {
+        let Some(positions) = verify else { return Ok(()) };
         if positions == 0 {
             return Err(Error::Usage("0 positions verify nothing".into()));
         }
-        let (positions, len) = (positions.min(script.positions()), script.prompt.len());
-        let in_chunks = runs_in_chunks(decoder.graph, script.prompts, len);
+        let positions = positions.min(self.script.positions());
         let mut reference = CpuExecutor::new(Arc::clone(&decoder.graph.recording));
-        let mut verifier = Verifier::new(decoder.graph, &mut reference, script.seed, positions)?;
-        let mut tokens = Vec::new();
-        if in_chunks || positions < len {
+        let seed = self.script.seed;
+        let mut verifier = Verifier::new(decoder.graph, &mut reference, seed, positions)?;
+        let compared = self.compare(decoder, positions, &mut verifier);
+        let verified = self.verified.insert(verifier.verified());
+        compared?;
+        let Script { prompt, seed, .. } = &self.script;
+        if runs_in_chunks(decoder.graph, self.script.prompts, prompt.len())
+            && positions < prompt.len()
+        {
+            decoder.reset(*seed)?;
+            decoder.feed(prompt, Prompts::TokenByToken)?;
+            let error = decoder.end_agrees(0)?.unwrap_or(0.0);
+            verified.worst_nmse = verified.worst_nmse.max(error);
+        }
+        Ok(())
+    }
+
+    fn compare(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        positions: usize,
+        verifier: &mut Verifier<'_>,
+    ) -> Result<()> {
+        let (script, len) = (&self.script, self.script.prompt.len());
+        if positions < len || runs_in_chunks(decoder.graph, script.prompts, len) {
             let prompt = script.prompt[..len.min(positions)].to_vec();
             let prompts = Prompts::TokenByToken;
             let steps = Script { prompt, prompts, seed: script.seed, ..Script::default() };
@@ -271,16 +321,10 @@ impl Checked {
             let generate = positions + 1 - len;
             let forced = script.forced[..script.forced.len().min(generate - 1)].to_vec();
             let steps = Script { generate, forced, ..script.clone() };
-            tokens = decoder.observe(&steps, &mut |seen| verifier.compare(seen))?.generated;
+            let run = decoder.observe(&steps, &mut |seen| verifier.compare(seen))?;
+            (self.stepped, self.tokens) = (run.generated.len(), run.generated);
         }
-        let mut verified = verifier.verified();
-        if in_chunks && positions < len {
-            decoder.reset(script.seed)?;
-            decoder.feed(&script.prompt, Prompts::TokenByToken)?;
-            let prompt = decoder.end_agrees(0)?.unwrap_or(0.0);
-            verified.worst_nmse = verified.worst_nmse.max(prompt);
-        }
-        Ok(Self { verified: Some(verified), stepped: tokens.len(), tokens, ..checked })
+        Ok(())
     }
 
     /// Runs the script, with GPU times, and compares what it chose.

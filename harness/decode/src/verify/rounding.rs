@@ -16,9 +16,9 @@ use crate::options::Prompts;
 use lathe_device::error::Result;
 use lathe_device::execute::CpuExecutor;
 
-/// Errors of the storage that are drawn at most. Where all of it comes from one sensitive place, a
-/// single one may happen to be a hundredth of the next.
-const DRAWS: usize = 6;
+/// Errors of the storage that are drawn at most. On ordinary text they lie within a factor of 2 of
+/// each other. Where all comes from one sensitive place, one may be a thousandth of the next.
+const DRAWS: usize = 8;
 
 /// Largest accepted NMSE against f32, over the largest of the reference's own.
 const MARGIN: f64 = 4.0;
@@ -53,7 +53,7 @@ impl<'a> Rounding<'a> {
     ) -> Result<(Distance, f64)> {
         let exact = self.graph.logits_after(&mut self.exact, reached, Prompts::TokenByToken)?;
         let distance = storage.distance(&exact, reached.logits);
-        let mut limit = storage.unexplained();
+        let mut limit = storage.usual(reached.tokens.len() - 1);
         for draw in 0..DRAWS {
             if distance.over(limit).is_none() {
                 break;
@@ -63,7 +63,8 @@ impl<'a> Rounding<'a> {
                 let most = if draw == 0 { 0.0 } else { storage.step() / 4.0 };
                 self.narrow.push(CpuExecutor::nudged(recording, most, draw as u64));
             }
-            let narrow = self.graph.logits_after(&mut self.narrow[draw], reached, Prompts::Chunks)?;
+            let narrow =
+                self.graph.logits_after(&mut self.narrow[draw], reached, Prompts::Chunks)?;
             limit = limit.max(MARGIN * storage.distance(&exact, &narrow).nmse);
         }
         Ok((distance, limit))
