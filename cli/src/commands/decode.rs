@@ -73,6 +73,24 @@ struct StepMs {
     p95: f64,
 }
 
+/// The comparison with the reference.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Verdict {
+    Held(Verified),
+    /// Always false.
+    Failed(bool),
+}
+
+/// A run whose outputs are wrong.
+#[derive(Serialize)]
+struct Failed {
+    #[serde(rename = "failed")]
+    why: String,
+    /// Figures up to the position that failed; null where nothing was compared.
+    compared: Option<Verified>,
+}
+
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -104,10 +122,10 @@ struct Report {
     bytes_per_token: u64,
     copy_gb_s: Option<f64>,
     bandwidth_fraction: Option<f64>,
-    verified: Option<Verified>,
-    /// The reason for which the outputs are wrong; absent where they are not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failed: Option<String>,
+    /// Null where nothing was compared.
+    verified: Option<Verdict>,
+    #[serde(flatten)]
+    failed: Option<Failed>,
     /// Absent where none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     persistent_gave_up: Option<GaveUp>,
@@ -169,10 +187,12 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let mut session = Session::new(&model, graph, executor, options);
     let mut run = Run::default();
     let decoded = session.decode(&script, Looks { verify, every_step }, &mut run, &mut shown);
-    // What was handed out has its figures, whatever was found wrong after it.
+    // What was handed out has its figures, whatever was found wrong after it; so has a document.
     let failed = match decoded {
         Ok(()) => None,
-        Err(Error::CheckFailed(why)) if !run.generated.is_empty() => Some(why),
+        Err(Error::CheckFailed(why)) if global.json || !run.generated.is_empty() => {
+            Some(Failed { why, compared: run.verified })
+        }
         Err(error) => return Err(error),
     };
     let predicted = shown.finish();
@@ -209,7 +229,10 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         bandwidth_fraction: gpu_ms
             .zip(copy)
             .map(|(ms, copy)| bytes_per_token as f64 / (ms * 1e-3) / (copy * 1e9)),
-        verified: run.verified,
+        verified: match failed {
+            None => run.verified.map(Verdict::Held),
+            Some(_) => Some(Verdict::Failed(false)),
+        },
         failed,
         selected: graph.selected.clone(),
         prompt_tokens: script.prompt,
@@ -217,7 +240,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         persistent_gave_up: run.persistent_gave_up,
     };
     global.print(&report, || print(&report));
-    report.failed.map_or(Ok(()), |why| Err(Error::CheckFailed(why)))
+    report.failed.map_or(Ok(()), |failed| Err(Error::CheckFailed(failed.why)))
 }
 
 fn rate(count: usize, time: Duration) -> f64 {
@@ -236,7 +259,12 @@ fn print(r: &Report) {
     let adapter = &r.ran.adapter;
     let checks = adapter.runtime_checks;
     let steps = r.decode_tok_s.zip(r.step_ms.as_ref());
-    let verified = r.verified.as_ref().map(|v| {
+    let compared = match (&r.verified, &r.failed) {
+        (_, Some(failed)) => failed.compared.as_ref(),
+        (Some(Verdict::Held(verified)), None) => Some(verified),
+        _ => None,
+    };
+    let verified = compared.map(|v| {
         // The last token is chosen and not looked at.
         let all = (r.prompt_tokens.len() + r.generated.len()).saturating_sub(1).max(v.positions);
         let which = match v.positions < all {
@@ -244,12 +272,13 @@ fn print(r: &Report) {
             false => format!("all {all}"),
         };
         let Verified { positions, worst_nmse, worst_kl, same_top1, .. } = v;
+        let wrong = if r.failed.is_some() { "WRONG: " } else { "" };
         format!(
-            "{which} positions, NMSE ≤ {worst_nmse:.1e}, KL ≤ {worst_kl:.1e}, same top-1 at \
+            "{wrong}{which} positions, NMSE ≤ {worst_nmse:.1e}, KL ≤ {worst_kl:.1e}, same top-1 at \
              {same_top1} of {positions}"
         )
     });
-    let end = r.verified.as_ref().and_then(|v| v.end_nmse);
+    let end = compared.and_then(|v| v.end_nmse);
     let rows = [
         (
             "adapter",

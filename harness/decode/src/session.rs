@@ -214,13 +214,15 @@ impl<'a> Session<'a> {
         if verify.is_some() {
             on.phase(Phase::Verifying);
         }
-        let mut checked = Checked::begin(&mut decoder, script.clone(), verify)?;
+        let mut checked = Checked::unverified(script.clone());
+        let begun = checked.verify(&mut decoder, verify);
+        run.verified = checked.verified();
+        begun?;
         if let Some(gpu) = gpu.filter(|_| looks.is_some()) {
             on.phase(Phase::WarmingUp);
             settle(&gpu.adapter, &mut decoder, script)?;
         }
         on.phase(Phase::Running);
-        run.verified = checked.verified();
         checked.play(&mut decoder, Pace::Timed, run, &mut Behind { on, known, verifier: None })?;
         if verify.is_some() {
             on.phase(Phase::VerifyingEnd);

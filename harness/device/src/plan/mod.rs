@@ -15,6 +15,7 @@ pub mod target;
 pub mod tuned;
 pub mod user;
 pub mod weights;
+mod wide;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
