@@ -82,6 +82,11 @@ fn heads_of_any_width_have_the_logits_of_transformers_on_every_path() {
 }
 
 #[test]
+fn windows_in_every_layer_have_the_logits_of_transformers_on_every_path() {
+    rows_of(["mistral-tiny-window"], [3]);
+}
+
+#[test]
 fn biases_have_the_logits_of_transformers_on_every_path() {
     rows_of(["qwen2-tiny"], [3]);
 }

@@ -7,7 +7,7 @@ use lathe_harness::decode::model::tokenizer_of;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::model::ModelFile;
 use lathe_harness::model::tokenizer::Tokenizer;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::global::Global;
 use crate::model::read_any;
@@ -37,6 +37,10 @@ struct SourceOpts {
     /// Token ids, whose text is printed
     #[arg(long, value_delimiter = ',', value_name = "2,5,7")]
     decode: Option<Vec<u32>>,
+    /// Many texts: each line is JSON, and so is its answer. A string becomes an array of ids, an
+    /// array of ids a string; - is stdin
+    #[arg(long, value_name = "FILE")]
+    batch: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -48,19 +52,48 @@ struct Report {
     text: String,
 }
 
+/// A line of a batch, and its answer.
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
+enum Line {
+    Text(String),
+    Ids(Vec<u32>),
+}
+
+#[derive(Serialize)]
+struct Batch {
+    /// An answer per line.
+    answers: Vec<Line>,
+}
+
 pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
-    let SourceOpts { text, file, decode } = &opts.source;
+    let SourceOpts { text, file, decode, batch } = &opts.source;
     let text = match (text.as_deref(), file) {
         (Some("-"), _) => Some(read_any(Path::new("-"))?),
         (Some(text), _) => Some(text.to_owned()),
         (_, Some(path)) => Some(read_any(path)?),
         _ => None,
     };
+    let lines = batch.as_deref().map(read_any).transpose()?;
     let tokenizer = match (&opts.tokenizer, &opts.model) {
         (Some(path), _) => Tokenizer::open(path)?,
         (None, Some(path)) => tokenizer_of(&ModelFile::open(path)?)?,
         (None, None) => return Err(Error::Usage("give --model MODEL".into())),
     };
+    if let Some(lines) = lines {
+        let answers = lines.lines().zip(1..).map(|(line, number)| {
+            let answer = answer(&tokenizer, line);
+            answer.map_err(|why| Error::Usage(format!("line {number} of the batch: {why}")))
+        });
+        let batch = Batch { answers: answers.collect::<Result<_>>()? };
+        global.print(&batch, || {
+            for answer in &batch.answers {
+                let answer = serde_json::to_string(answer).unwrap_or_default();
+                out::text(&(out::tamed(answer) + "\n"));
+            }
+        });
+        return Ok(());
+    }
     let (ids, text) = match (text, decode) {
         (Some(text), _) => {
             let ids = tokenizer.encode(&text, true);
@@ -88,4 +121,12 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         }
     });
     Ok(())
+}
+
+fn answer(tokenizer: &Tokenizer, line: &str) -> std::result::Result<Line, String> {
+    let line = serde_json::from_str(line).map_err(|_| "is no string or array of ids in JSON")?;
+    Ok(match line {
+        Line::Text(text) => Line::Ids(tokenizer.encode(&text, true).map_err(|e| e.to_string())?),
+        Line::Ids(ids) => Line::Text(tokenizer.decode(&ids)),
+    })
 }

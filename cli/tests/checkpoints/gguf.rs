@@ -118,7 +118,11 @@ impl Parts {
             ("ffn_up", &[8, 12]),
             ("ffn_down", &[12, 8]),
         ];
-        if arch != "llama" {
+        if arch == "qwen2" {
+            for (part, len) in [("q", 8), ("k", 4), ("v", 4)] {
+                model = model.tensor(&format!("blk.0.attn_{part}.bias"), &[len]);
+            }
+        } else if arch != "llama" {
             layer.extend([("attn_q_norm", &[4][..]), ("attn_k_norm", &[4])]);
         }
         if arch == "gemma3" {

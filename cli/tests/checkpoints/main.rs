@@ -15,6 +15,7 @@ mod gguf_read;
 mod hostile;
 mod mutated;
 mod quantize;
+mod refused;
 mod replay;
 mod settings;
 mod table;

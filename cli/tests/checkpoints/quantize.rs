@@ -89,18 +89,20 @@ fn a_folder_becomes_the_file_that_the_official_package_wrote() {
     }
 }
 
-/// A written file holds what llama.cpp's readers compute the folder's rope from.
+/// A written file holds what readers compute the folder's rope and windows from.
 #[test]
-fn a_folder_with_scaled_rope_becomes_a_file_that_says_so() {
+fn a_folder_with_scaled_rope_or_windows_becomes_a_file_that_says_so() {
     let out = tempfile::tempdir().unwrap();
     for (name, expected) in common::FOLDERS.into_iter().zip([
-        "gemma3 attention.sliding_window_pattern=2 rope.scaling.factor=8 rope.scaling.type=linear",
+        "gemma3 attention.sliding_window=16 attention.sliding_window_pattern=2 \
+         rope.scaling.factor=8 rope.scaling.type=linear",
         "llama rope.scaling.factor=4 rope.scaling.type=linear",
         "qwen3 rope.scaling.factor=4 rope.scaling.original_context_length=32 rope.scaling.type=yarn",
         "llama rope.scaling.attn_factor=1.0978111 rope.scaling.factor=4 \
          rope.scaling.original_context_length=32 rope.scaling.type=yarn \
          rope.scaling.yarn_beta_fast=16 rope.scaling.yarn_beta_slow=2",
         "llama",
+        "llama attention.sliding_window=16",
         "llama",
         "qwen2",
     ]) {
@@ -110,7 +112,7 @@ fn a_folder_with_scaled_rope_becomes_a_file_that_says_so() {
         let arch = file.config().unwrap().arch.name();
         let keys = file.gguf().unwrap().metadata.iter();
         let mut said: Vec<String> = keys
-            .filter(|(key, _)| key.contains(".rope.scaling.") || key.ends_with("_pattern"))
+            .filter(|(key, _)| key.contains(".rope.scaling.") || key.contains("sliding_window"))
             .map(|(key, value)| format!("{}={value}", key.split_once('.').unwrap().1))
             .collect();
         said.sort();

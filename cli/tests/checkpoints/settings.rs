@@ -20,8 +20,8 @@ fn of_folder(folder: &Folder) -> Result<Config, String> {
     file.config().map_err(|e| e.to_string())
 }
 
-/// Keys of `LlamaConfig`, `Qwen3Config` and `Gemma3TextConfig` (transformers 5.24, `to_dict`), each
-/// with another value than the golden has. True where the value changes the configuration or is
+/// Keys of `Gemma3TextConfig`, `LlamaConfig`, `Qwen3Config`, `Qwen2Config` and `MistralConfig`
+/// (transformers 5.24, `to_dict`), each with another value than the golden has. True where the value changes the configuration or is
 /// refused, false where it changes nothing.
 #[test]
 fn keys_of_transformers_are_read_refused_or_neutral() {
@@ -44,7 +44,7 @@ fn keys_of_transformers_are_read_refused_or_neutral() {
         ("max_position_embeddings", json!(64), true),
         ("model_type", json!("gpt2"), true),
         ("num_attention_heads", json!(64), true),
-        ("num_hidden_layers", json!(2), true),
+        ("num_hidden_layers", json!(9), true),
         ("num_key_value_heads", json!(8), true),
         ("output_attentions", json!(true), false),
         ("output_hidden_states", json!(true), false),
@@ -62,7 +62,7 @@ fn keys_of_transformers_are_read_refused_or_neutral() {
         ("rope_theta", json!(123.0), true),
         ("quantization_config", json!({}), true),
     ];
-    let own: [&[(&str, Value, bool)]; 3] = [
+    let own: [&[(&str, Value, bool)]; 5] = [
         &[
             // The list of layers goes before it.
             ("_sliding_window_pattern", json!(5), false),
@@ -90,11 +90,23 @@ fn keys_of_transformers_are_read_refused_or_neutral() {
             ("sliding_window", json!(3), false),
             ("use_sliding_window", json!(true), true),
         ],
+        &[
+            // Qwen2 has biases without being asked.
+            ("attention_bias", json!(false), false),
+            ("hidden_act", json!("gelu"), true),
+            ("layer_types", json!(["full_attention"]), true),
+            ("max_window_layers", json!(1), false),
+            ("sliding_window", json!(3), false),
+            ("use_sliding_window", json!(true), true),
+        ],
+        &[("hidden_act", json!("gelu"), true), ("sliding_window", json!(3), true)],
     ];
-    for (name, own) in crate::GOLDENS.into_iter().zip(own) {
+    let names = crate::GOLDENS.into_iter().chain(["qwen2-tiny", "mistral-tiny"]);
+    for (name, own) in names.zip(own) {
         let sound = Parts::golden(name);
         let base = of_folder(&sound.write());
-        for (key, value, matters) in common.iter().chain(own) {
+        let common = common.iter().filter(|(key, ..)| own.iter().all(|own| own.0 != *key));
+        for (key, value, matters) in common.chain(own) {
             let mut parts = sound.clone();
             parts.config[*key] = value.clone();
             let found = of_folder(&parts.write());
@@ -103,42 +115,16 @@ fn keys_of_transformers_are_read_refused_or_neutral() {
     }
 }
 
-/// llama.cpp's keys of an architecture (`gguf/constants.py`), those of other ones included.
-#[rustfmt::skip]
-const OF_LLAMA_CPP: [&str; 80] = [
-    "vocab_size", "context_length", "embedding_length", "embedding_length_out", "features_length",
-    "block_count", "leading_dense_block_count", "feed_forward_length",
-    "expert_feed_forward_length", "expert_shared_feed_forward_length",
-    "expert_chunk_feed_forward_length", "use_parallel_residual", "expert_count",
-    "expert_used_count", "expert_shared_count", "expert_group_count", "expert_group_used_count",
-    "expert_weights_scale", "expert_weights_norm", "expert_gating_func", "expert_group_scale",
-    "experts_per_group", "moe_every_n_layers", "moe_latent_size", "nextn_predict_layers",
-    "n_deepstack_layers", "logit_scale", "decoder_start_token_id", "decoder_block_count",
-    "attn_logit_softcapping", "router_logit_softcapping", "final_logit_softcapping", "swin_norm",
-    "rescale_every_n_layers", "residual_scale", "embedding_scale", "token_shift_count",
-    "interleave_moe_layer_step", "full_attention_interval", "activation_sparsity_scale",
-    "altup.active_idx", "embedding_length_per_layer_input", "swiglu_clamp_exp",
-    "attention.head_count", "attention.head_count_kv", "attention.max_alibi_bias",
-    "attention.clamp_kqv", "attention.key_length", "attention.value_length",
-    "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon",
-    "attention.group_norm_epsilon", "attention.causal", "attention.q_lora_rank",
-    "attention.kv_lora_rank", "attention.relative_buckets_count", "attention.sliding_window",
-    "attention.scale", "attention.output_scale", "attention.temperature_length",
-    "attention.key_length_mla", "attention.key_length_swa", "attention.value_length_swa",
-    "attention.shared_kv_layers", "attention.sliding_window_pattern",
-    "attention.temperature_scale", "attention.indexer.top_k", "rope.dimension_count",
-    "rope.dimension_count_swa", "rope.dimension_sections", "rope.freq_base",
-    "rope.scaling.factor", "rope.scaling.alpha", "rope.scaling.attn_factor",
-    "rope.scaling.yarn_log_multiplier", "rope.scaling.yarn_ext_factor",
-    "rope.scaling.yarn_attn_factor", "rope.scale_linear", "ssm.conv_kernel", "ssm.dt_b_c_rms",
-];
+/// llama.cpp's keys of an architecture (`gguf/constants.py`, `llama-arch.cpp`), those of other ones
+/// included, but for the neutral ones below.
+const OF_LLAMA_CPP: &str = include_str!("keys.txt");
 
 #[test]
 fn keys_of_llama_cpp_are_read_refused_or_neutral() {
-    for arch in ["gemma3", "llama", "qwen3"] {
+    for arch in ["gemma3", "llama", "qwen2", "qwen3"] {
         let sound = gguf::Parts::smallest(arch);
         let base = of_gguf(&sound);
-        for key in OF_LLAMA_CPP {
+        for key in OF_LLAMA_CPP.lines() {
             let full = format!(".{key}");
             // One of the types is right; another type is an error and says nothing.
             let found = ["u32 3", "f32 3"].map(|value| of_gguf(&sound.clone().set(&full, value)));

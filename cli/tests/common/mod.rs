@@ -311,12 +311,13 @@ pub(crate) const GOLDENS: [&str; 6] = [
 ];
 
 /// Goldens of further models of these families, as folders: goldens/make.py.
-pub(crate) const FOLDERS: [&str; 7] = [
+pub(crate) const FOLDERS: [&str; 8] = [
     "gemma3-tiny-linear",
     "llama-tiny-linear",
     "qwen3-tiny-yarn",
     "llama-tiny-yarn",
     "mistral-tiny",
+    "mistral-tiny-window",
     "llama-tiny-narrow",
     "qwen2-tiny",
 ];

@@ -66,6 +66,10 @@ GOLDENS = {
     "mistral-tiny": lambda: (MistralForCausalLM, MistralConfig(
         **SHAPE, head_dim=64, max_position_embeddings=128, tie_word_embeddings=False,
         sliding_window=None, rope_parameters=default_rope(1e6))),
+    # Mistral 7B v0.1: a window in every layer, which prompt and answer leave behind.
+    "mistral-tiny-window": lambda: (MistralForCausalLM, MistralConfig(
+        **SHAPE, max_position_embeddings=128, tie_word_embeddings=True, sliding_window=16,
+        rope_parameters=default_rope(1e4))),
     # Llama with narrow heads: 4 of 16 for a hidden size of 128.
     "llama-tiny-narrow": lambda: (LlamaForCausalLM, LlamaConfig(
         **SHAPE, head_dim=16, max_position_embeddings=128, tie_word_embeddings=True,

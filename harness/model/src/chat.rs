@@ -3,10 +3,11 @@
 //!
 //! Blocks are trimmed as the transformers library does (`trim_blocks`, `lstrip_blocks`). The
 //! template sees a [`Conversation`], `add_generation_prompt`, the special tokens, `documents` (none),
-//! `raise_exception`, `tojson` as that library has it, and Python's methods of strings, lists and
-//! dictionaries. There is no include, import or inheritance; a missing name is an error where the
+//! `raise_exception`, `strftime_now` (of UTC), `tojson` as that library has it, and Python's methods
+//! of strings, lists and dictionaries. There is no include, import or inheritance; a missing name is an error where the
 //! template reaches it.
 
+mod date;
 mod python;
 
 use std::collections::BTreeMap;
@@ -184,6 +185,10 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |message: &str| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, format!("raise_exception: {message}")))
         });
+        environment.add_function("strftime_now", |format: &str| {
+            let why = || format!("strftime_now: {format:?} has a code that is not supported");
+            date::now(format).ok_or_else(|| Error::new(ErrorKind::InvalidOperation, why()))
+        });
         environment.add_filter("tojson", python::to_json);
         // Python cannot iterate over None.
         environment.add_test("iterable", |v: &Value| !v.is_none() && v.try_iter().is_ok());
@@ -357,9 +362,10 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
             return state.apply_filter("replace", &[value.clone(), from.clone(), to.clone()]);
         }
         ("join", [items]) => return state.apply_filter("join", &[items.clone(), value.clone()]),
-        // Both can ask for any width or number.
-        ("replace" | "format", _) => {
-            let why = format!("str.{name} with these arguments is not supported");
+        ("format", args) => return python::format(state, value.as_str().unwrap_or_default(), args),
+        // It can ask for any number.
+        ("replace", _) => {
+            let why = "str.replace with these arguments is not supported";
             return Err(Error::new(ErrorKind::UnknownMethod, why));
         }
         _ => {}

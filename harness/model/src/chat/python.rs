@@ -1,4 +1,4 @@
-//! JSON as Python's `json.dumps` writes it, which templates were made with.
+//! JSON as Python's `json.dumps` writes it, which templates were made with, and `str.format`.
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
@@ -48,6 +48,36 @@ pub(super) fn to_json(
         Writer { state, ascii, indent, separators, sorted, out: String::new(), paid: 0 };
     writer.value(value, 0)?;
     Ok(writer.out)
+}
+
+/// `str.format` with fields `{}` or `{0}`. Others can ask for any width.
+pub(super) fn format(state: &mut State, text: &str, args: &[Value]) -> Result<Value, Error> {
+    let refuse =
+        |why: String| Error::new(ErrorKind::InvalidOperation, format!("str.format: {why}"));
+    let (mut out, mut rest, mut next) = (String::new(), text, 0);
+    while let Some(at) = rest.find(['{', '}']) {
+        out.push_str(&rest[..at]);
+        let brace = &rest[at..=at];
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix(brace) {
+            out.push_str(brace);
+            rest = after;
+            continue;
+        }
+        let field = rest.split_once('}').filter(|_| brace == "{");
+        let Some((field, after)) = field else {
+            return Err(refuse(format!("{brace} stands alone")));
+        };
+        let index = if field.is_empty() { Some(next) } else { field.parse().ok() };
+        let index = index.ok_or_else(|| refuse(format!("{{{field}}} is not supported")))?;
+        let arg = args.get(index).filter(|arg| !arg.is_kwargs());
+        let arg = arg.ok_or_else(|| refuse(format!("there is no argument {index}")))?;
+        let printed = state.format(arg.clone())?;
+        state.consume_fuel(1 + printed.len() as u64 / 64)?;
+        out.push_str(&printed);
+        (rest, next) = (after, next + 1);
+    }
+    Ok((out + rest).into())
 }
 
 struct Writer<'s> {

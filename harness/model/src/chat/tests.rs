@@ -47,7 +47,9 @@ fn templates_find_what_the_transformers_library_gives_them() {
         ("{% macro twice(x) %}{{ x }}{{ x }}{% endmacro %}{{ twice('ab') }}", "abab"),
         ("{{ tools is none and documents is none and not enable_thinking is defined }}", "True"),
         ("{{ missing }}{% if missing %}x{% endif %}{{ '<&>' }}", "<&>"),
-        ("{{ bos_token }}{{ eos_token }}{{ strftime_now is defined }}", "<bos>False"),
+        ("{{ bos_token }}{{ eos_token }}", "<bos>"),
+        ("{{ strftime_now('%Y-%m-%d')|length }} {{ strftime_now('%%') }}", "10 %"),
+        ("{{ '{}<{{{0}}}>{}'.format('a', none) }} {{ 'a'.format() }}", "a<{a}>None a"),
         (
             "{% set ns = namespace(n=0) %}{% for i in range(5) %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}",
             "10",

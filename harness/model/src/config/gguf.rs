@@ -42,6 +42,11 @@ impl Config {
         (config.rope_scaling, config.global_period) = (rope_scaling, period);
         if arch != Arch::Gemma3 {
             config.window = window(&keys, config.context_length)?;
+            let local = keys.optional_positive(LOCAL_BASE[0])?;
+            if local.is_some_and(|local| local as f32 != config.rope_base) {
+                let why = format!("all layers of {arch} have one base of rope");
+                return Err(keys.refused(LOCAL_BASE[0], why));
+            }
         }
         if arch == Arch::Llama {
             config.rope_style = RopeStyle::Interleaved;

@@ -42,7 +42,7 @@ pub(super) fn of(
         writer.add("general.name", &*name.to_string_lossy());
     }
     write_shape(&mut writer, config);
-    if config.window.is_some() {
+    if config.global_period.is_some() {
         writer.add(&format!("{}.rope.freq_base_swa", config.arch), &config.rope_base_local);
     }
     file_types(&mut writer, spec.weights, spec.embed);

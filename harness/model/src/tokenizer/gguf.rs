@@ -118,20 +118,25 @@ impl Vocabulary {
     }
 
     /// Control and user-defined tokens, matched in the text as they are spelled; SentencePiece has
-    /// U+2581 for their spaces.
+    /// U+2581 for their spaces, and takes one for the other where there is nothing else.
     fn literals(&self, scored: bool) -> Result<AddedVocabulary, TokenizerError> {
         let mut tokens: Vec<(u32, AddedToken)> = Vec::new();
         let mut seen = HashSet::new();
         for (id, piece, ty) in self.iter() {
-            let content = match ty {
-                UNKNOWN | CONTROL => piece.to_owned(),
-                USER_DEFINED if scored => piece.replace(SPACE, " "),
-                USER_DEFINED => piece.to_owned(),
+            let contents = match ty {
+                UNKNOWN | CONTROL => vec![piece.to_owned()],
+                USER_DEFINED if scored && is_space(piece) => {
+                    vec![piece.replace(SPACE, " "), piece.replace(' ', SPACE)]
+                }
+                USER_DEFINED if scored => vec![piece.replace(SPACE, " ")],
+                USER_DEFINED => vec![piece.to_owned()],
                 _ => continue,
             };
-            if seen.insert(content.clone()) {
-                let token = AddedToken::from(content, ty != USER_DEFINED).normalized(false);
-                tokens.push((id, token));
+            for content in contents {
+                if seen.insert(content.clone()) {
+                    let token = AddedToken::from(content, ty != USER_DEFINED).normalized(false);
+                    tokens.push((id, token));
+                }
             }
         }
         literals(tokens.into_iter(), None)
@@ -141,6 +146,12 @@ impl Vocabulary {
         let mut scores = Scores { text: HashMap::new(), longest: 0, bytes: [None; 256], unknown };
         for (id, piece, ty) in self.iter() {
             match ty {
+                // Where a text mixes the two spellings, no literal is found: they merge first.
+                USER_DEFINED if is_space(piece) => {
+                    let spaces = piece.replace(' ', SPACE);
+                    scores.longest = scores.longest.max(spaces.len());
+                    scores.text.insert(spaces, (0, id));
+                }
                 UNKNOWN | CONTROL | USER_DEFINED => {}
                 BYTE => {
                     if let Some(byte) = byte_of(piece) {
@@ -259,6 +270,11 @@ fn byte_level(vocabulary: &Vocabulary, pre: &Pre) -> Result<Library, TokenizerEr
         library.with_decoder(Some(ByteLevel::new(false, true, false)));
         Ok(library)
     })
+}
+
+/// Returns true for spaces alone, in either of SentencePiece's spellings.
+fn is_space(piece: &str) -> bool {
+    piece.chars().all(|c| c == ' ' || SPACE.starts_with(c))
 }
 
 /// Returns true for a token of text that is spelled as the marks of chat templates are: `<|…|>`, or
