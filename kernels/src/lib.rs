@@ -10,12 +10,14 @@ use std::collections::BTreeSet;
 pub mod adapter;
 pub mod codes;
 pub mod descriptor;
+pub mod dialect;
 pub mod layout;
 pub mod param;
 pub mod persistent;
 pub mod reflect;
 pub mod registry;
 pub mod shared;
+pub mod uniformity;
 
 #[allow(dead_code, reason = "the build script includes it and uses the rest")]
 mod link;
@@ -97,6 +99,21 @@ pub fn link(text: &str, path: &str) -> Result<String, ReflectError> {
             None => error,
         })
     })
+}
+
+/// `file:line` of a line in a linked text: in the numbering of the built-in module that it comes
+/// from, or of the file itself.
+pub fn place(text: &str, file: &str, line: usize) -> String {
+    // The linker names a module above its text.
+    let is_module = |line: &str| {
+        let path = line.strip_prefix("// ")?;
+        MODULES.iter().map(|(_, known, _)| *known).find(|known| *known == path)
+    };
+    let before = text.lines().take(line.saturating_sub(1)).enumerate();
+    match before.filter_map(|(i, line)| Some((i + 1, is_module(line)?))).last() {
+        Some((title, module)) => format!("{module}:{}", line - title),
+        None => format!("{file}:{line}"),
+    }
 }
 
 /// The modules of the folder that `name` is in, or else all folders.

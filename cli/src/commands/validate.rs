@@ -1,21 +1,28 @@
 //! `lathe validate`: every variant, or a file of the user's, through naga and each back end's
-//! writer, or against the limits of adapters that are not here. Needs no device.
+//! writer, the analysis of uniformity and the lints of what single engines lack, or against the
+//! limits of adapters that are not here; and compilers of back ends. Needs no device.
 
-use std::path::Path;
+mod asked;
+mod print;
+
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lathe_harness::error::{Error, Result, meant};
+use lathe_harness::files;
 use lathe_harness::plan::backend_text::{self, Language, Limitation};
 use lathe_harness::plan::limits::{Profile, lacking, profiles};
 use lathe_harness::plan::target::Target;
 use lathe_harness::plan::user::{is_file, reflected};
 use lathe_harness::plan::{Plan, PlanError};
+use lathe_kernels::dialect::{self, Lint};
+use lathe_kernels::uniformity::{Scope, Violation, violations};
 use lathe_kernels::{Constants, Kernel, KernelVariant, Problem, Reflection};
 use serde::Serialize;
 use serde_json::json;
 
+use self::asked::{Asked, Page, Told};
 use crate::global::Global;
-use crate::{out, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct Opts {
@@ -28,6 +35,16 @@ pub(crate) struct Opts {
     /// adapter offers), adreno, uhd620, apple, or all
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     limits: Vec<String>,
+    /// Ask Chrome's compiler, by Node and the npm package webgpu (LATHE_WEBGPU names its folder,
+    /// else it is looked for in node_modules)
+    #[arg(long, help_heading = "Compilers")]
+    browser: bool,
+    /// Ask DXC, Direct3D's compiler, about the HLSL
+    #[arg(long, value_name = "LIBRARY", help_heading = "Compilers")]
+    dxc: Option<PathBuf>,
+    /// Ask spirv-val about the SPIR-V
+    #[arg(long, help_heading = "Compilers")]
+    spirv_val: bool,
 }
 
 /// Name in [`Opts::limits`] that stands for all profiles.
@@ -49,6 +66,8 @@ struct Row {
     back_ends: Vec<&'static str>,
     /// Back ends that cannot express it.
     unsupported: Vec<Limitation>,
+    /// Answers of compilers.
+    compilers: Vec<Told>,
     errors: Vec<String>,
     /// Fit on each profile.
     fits: Vec<Fit>,
@@ -70,17 +89,25 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     if !opts.set.is_empty() && file.is_none() {
         return Err(Error::Usage("--set goes with a WGSL file".into()));
     }
-    let profiles = asked(&opts.limits)?;
-    let rows = match file {
-        Some(file) => of_file(file, &opts.set, &profiles)?,
+    let profiles = profiles_of(&opts.limits)?;
+    let asked = Asked::open(opts)?;
+    let mut pages = Vec::new();
+    let (mut rows, found) = match file {
+        Some(file) => of_file(file, &opts.set, &profiles, &asked, &mut pages)?,
         None => {
             let mut rows = Vec::new();
             for Target { kernel, subjects } in Target::parse(opts.target.as_deref())? {
-                rows.extend(subjects.iter().map(|s| of_variant(kernel, s.variant, &profiles)));
+                for subject in subjects {
+                    let at = rows.len();
+                    let (row, own) = of_variant(kernel, subject.variant, &profiles, &asked);
+                    rows.push(row);
+                    pages.extend(own.into_iter().map(|page| Page { rows: at..at + 1, ..page }));
+                }
             }
-            rows
+            (rows, Found::default())
         }
     };
+    asked.browser(&pages, &mut rows)?;
     let failed = rows.iter().filter(|row| !row.errors.is_empty()).count();
     let profile = |profile: &Profile| {
         let caps = &profile.caps;
@@ -92,10 +119,17 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     };
     let about: Vec<_> = profiles.iter().map(profile).collect();
     let passed = rows.len() - failed;
+    let lint = |lint: &Lint| json!({ "line": lint.line, "engine": lint.engine, "what": lint.what });
+    let lints: Vec<_> = found.lints.iter().map(lint).collect();
     let report = json!({
         "file": file, "passed": passed, "failed": failed, "profiles": about, "rows": rows,
+        "violations": found.violations, "lints": lints,
     });
-    global.print(&report, || print(&profiles, &rows, file.is_some()));
+    global.print(&report, || print::print(&profiles, &rows, &found, file));
+    if let (Some(file), count @ 1..) = (file, found.violations.len()) {
+        let why = format!("{file}: calls that are not in uniform control flow: {count}");
+        return Err(Error::CheckFailed(why));
+    }
     let misfits = rows.iter().filter(|row| row.fits.iter().any(|fit| fit.shapes == 0)).count();
     let (what, failed) = match (file, failed, misfits) {
         // Of the built-in ones every kernel has a variant that fits; a file is alone.
@@ -108,7 +142,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
 }
 
 /// The profiles of these names.
-fn asked(names: &[String]) -> Result<Vec<Profile>> {
+fn profiles_of(names: &[String]) -> Result<Vec<Profile>> {
     let all = profiles();
     if names.iter().any(|name| name == ALL) {
         return Ok(all);
@@ -138,6 +172,7 @@ impl Row {
             needs: features.into_iter().filter(|(needed, _)| *needed).map(|(_, n)| n).collect(),
             back_ends: Vec::new(),
             unsupported: Vec::new(),
+            compilers: Vec::new(),
             errors: Vec::new(),
             fits: Vec::new(),
         }
@@ -160,6 +195,7 @@ impl Row {
         reflection: &Reflection,
         entry: &str,
         constants: &Constants,
+        asked: Option<&Asked>,
     ) -> Vec<String> {
         let taken = match reflection.workgroup(entry, constants) {
             Ok(taken) => taken,
@@ -196,28 +232,88 @@ impl Row {
             self.back_ends.retain(|name| *name != language.name());
             errors.push(format!("{} ({entry}): {wrong}", language.name()));
         }
+        if let Some(asked) = asked {
+            asked.about(reflection, &module, &info, entry, self);
+        }
         errors
     }
 }
 
-/// A row for each entry point of a file, with values of all its overrides.
-fn of_file(shown: &str, set: &[String], profiles: &[Profile]) -> Result<Vec<Row>> {
+/// Faults of a file as a whole.
+#[derive(Default)]
+struct Found {
+    /// Calls that no browser allows where they are.
+    violations: Vec<Shown>,
+    /// Constructs that single engines lack.
+    lints: Vec<Lint>,
+}
+
+/// A [`Violation`] with files and lines.
+#[derive(Serialize)]
+struct Shown {
+    place: String,
+    what: String,
+    /// Places and words, from the call to the source of non-uniformity. A built-in value has no
+    /// place.
+    because: Vec<(Option<String>, String)>,
+}
+
+impl Shown {
+    fn new(violation: &Violation, text: &str, file: &str) -> Self {
+        let place = |at: naga::Span| {
+            let line = at.is_defined().then(|| at.location(text).line_number as usize)?;
+            Some(lathe_kernels::place(text, file, line))
+        };
+        let because = violation.because.iter().map(|(at, why)| (place(*at), why.clone()));
+        Self {
+            place: place(violation.at).unwrap_or_else(|| file.to_owned()),
+            what: violation.what.clone(),
+            because: because.collect(),
+        }
+    }
+}
+
+/// Calls of a text that are not in uniform control flow. Texts with cooperative matrices have
+/// none: browsers do not read them.
+fn not_uniform(reflection: &Reflection, text: &str, file: &str, subgroups: bool) -> Vec<Shown> {
+    if !reflection.needs_cooperative_matrix.is_empty() {
+        return Vec::new();
+    }
+    let found = violations(&reflection.module);
+    let found = found.iter().filter(|v| subgroups || v.scope == Scope::Workgroup);
+    found.map(|violation| Shown::new(violation, text, file)).collect()
+}
+
+/// A row for each entry point of a file, with values of all its overrides, and its faults.
+fn of_file(
+    shown: &str,
+    set: &[String],
+    profiles: &[Profile],
+    asked: &Asked,
+    pages: &mut Vec<Page>,
+) -> Result<(Vec<Row>, Found)> {
     let path = Path::new(shown);
     if path.extension().is_some_and(|e| e == "toml") {
         let why = format!("{shown}: a mapping; validate the WGSL that it names");
         return Err(Error::Usage(why));
     }
-    let (_, reflection) = reflected(path).map_err(PlanError::into_usage)?;
+    // An unreadable file is `reflected`'s to report.
+    let own = files::read_text(path, files::TEXT).unwrap_or_default();
+    let lints = dialect::lints(&own);
+    let (text, reflection) = reflected(path).map_err(|e| with_lints(e, shown, &lints))?;
     let constants = settings(&reflection, set, shown)?;
     if reflection.entries.is_empty() {
         return Err(Error::CheckFailed(format!("{shown}: has no entry point")));
     }
+    let subgroups = !dialect::allows_subgroup_divergence(&own);
+    let found = Found { violations: not_uniform(&reflection, &text, shown, subgroups), lints };
     let rows = reflection.entries.iter().map(|entry| {
         let mut row = Row { shapes: 1, ..Row::new(entry.name.clone(), &reflection) };
         if profiles.is_empty() {
             row = row.written(&reflection);
         }
-        row.errors = row.entry(&reflection, &entry.name, &constants);
+        let errors = row.entry(&reflection, &entry.name, &constants, Some(asked));
+        row.errors.extend(errors);
         let taken = (row.workgroup_memory, row.invocations);
         let fit = |profile: &Profile| {
             let reasons = lacking(&reflection, &entry.name, taken, &profile.caps);
@@ -226,7 +322,29 @@ fn of_file(shown: &str, set: &[String], profiles: &[Profile]) -> Result<Vec<Row>
         row.fits = profiles.iter().map(fit).collect();
         row
     });
-    Ok(rows.collect())
+    let rows: Vec<_> = rows.collect();
+    if asked.wants_pages() {
+        // With its own directives, which naga does not know all of.
+        let linked = lathe_kernels::link(&own, shown)?;
+        let (text, file) = (linked.clone(), shown.to_owned());
+        pages.push(Page {
+            entries: rows.iter().map(|row| row.name.clone()).collect(),
+            text: linked,
+            place: Box::new(move |line| lathe_kernels::place(&text, &file, line)),
+            rows: 0..rows.len(),
+        });
+    }
+    Ok((rows, found))
+}
+
+/// The error of a text that does not parse, and what may be the reason.
+fn with_lints(error: PlanError, shown: &str, lints: &[Lint]) -> Error {
+    let error = error.into_usage();
+    let lines = lints.iter().map(|lint| format!("\n{shown}:{}: {}: {}", lint.line, lint.engine, lint.what));
+    match lines.collect::<String>() {
+        none if none.is_empty() => error,
+        lines => Error::Usage(format!("{}{lines}", error.to_string().trim_end())),
+    }
 }
 
 /// A variant over those of its kernel's shapes that it can run anywhere: with the constants of a
@@ -235,7 +353,8 @@ fn of_variant(
     kernel: &'static Kernel,
     variant: &'static KernelVariant,
     profiles: &[Profile],
-) -> Row {
+    asked: &Asked,
+) -> (Row, Vec<Page>) {
     let name = format!("{}/{}", kernel.name, variant.name);
     let caps = backend_text::generous();
     let reflection = lathe_kernels::reflection(kernel.name, variant.name);
@@ -243,19 +362,28 @@ fn of_variant(
     let mut row = Row::new(name, &reflection);
     if profiles.is_empty() {
         row = row.written(&reflection);
+        let source = lathe_kernels::source(kernel.name, variant.name);
+        let (text, file) = source.map_or(("", ""), |source| (source.text, source.file));
+        let calls = not_uniform(&reflection, text, file, true);
+        row.errors.extend(calls.iter().map(|call| format!("{}: {}", call.place, call.what)));
     }
+    let mut pages = Vec::new();
     let problems = kernel.bench().into_iter().chain(kernel.cases());
     let runs = |problem: &Problem| variant.unsupported(&problem.shape, &caps).is_none();
     let problems: Vec<_> = problems.filter(runs).collect();
     row.shapes = problems.len();
-    for problem in &problems {
+    for (i, problem) in problems.iter().enumerate() {
         let tuned = variant.constants(&problem.shape, &caps);
+        // Compilers take seconds: they are asked about one shape.
+        let asked = Some(asked).filter(|_| i == 0);
         let errors = match reflection.constants(problem.shape.iter().chain(tuned)) {
-            Ok(constants) => variant
-                .stages
-                .iter()
-                .flat_map(|stage| row.entry(&reflection, stage.entry, &constants))
-                .collect(),
+            Ok(constants) => {
+                if asked.is_some_and(Asked::wants_pages) {
+                    pages.extend(pages_of(&row.name, &reflection, variant, &constants));
+                }
+                let stages = variant.stages.iter();
+                stages.flat_map(|s| row.entry(&reflection, s.entry, &constants, asked)).collect()
+            }
             Err(e) => vec![e.to_string()],
         };
         row.errors.extend(errors.first().map(|e| format!("{}: {e}", kernel.show(problem))));
@@ -271,112 +399,30 @@ fn of_variant(
         }
         row.fits.push(fit);
     }
-    row
+    (row, pages)
 }
 
-fn print(profiles: &[Profile], rows: &[Row], is_file: bool) {
-    // Outcomes and demands of a row are two tables: one alone is too wide for a terminal.
-    let first = if is_file { "entry" } else { "kernel, variant" };
-    let mut outcomes = match profiles {
-        [] => table::table(&[first, "shapes", "SPIR-V, MSL, HLSL, WGSL"], &[1]),
-        _ => {
-            let header = [first].into_iter().chain(profiles.iter().map(|profile| profile.name));
-            table::table(&header.collect::<Vec<_>>(), &[])
-        }
-    };
-    let mut demands =
-        table::table(&[first, "buffers", "memory", "invocations", "needs"], &[1, 2, 3]);
-    let mut kernel = "";
-    for row in rows {
-        let name = match row.name.split_once('/').filter(|_| !is_file) {
-            Some((own, variant)) => {
-                if own != kernel {
-                    kernel = own;
-                    demands.add_row([own, "", "", "", ""]);
-                    outcomes.add_row([own].into_iter().chain(vec![
-                        "";
-                        if profiles.is_empty() {
-                            2
-                        } else {
-                            profiles.len()
-                        }
-                    ]));
-                }
-                // One blank: the longest name fits so.
-                format!(" {variant}")
-            }
-            None => row.name.clone(),
-        };
-        match profiles {
-            [] => outcomes.add_row([name.clone(), row.shapes.to_string(), row.found()]),
-            _ => outcomes.add_row([name.clone()].into_iter().chain(row.fits.iter().map(Fit::text))),
-        };
-        // In short, for the table to be narrow.
-        let needs = row.needs.iter().filter_map(|need| need.rsplit([' ', '-']).next());
-        let needs = needs.collect::<Vec<_>>().join("\n");
-        demands.add_row([
-            name,
-            row.storage_buffers.to_string(),
-            table::bytes(row.workgroup_memory.into()),
-            row.invocations.to_string(),
-            if needs.is_empty() { "-".into() } else { needs },
-        ]);
-    }
-    out::fitted(outcomes);
-    if is_file || !profiles.is_empty() {
-        outln!();
-        out::fitted(demands);
-    }
-    for row in rows {
-        for fit in &row.fits {
-            for reason in &fit.reasons {
-                outln!("{} on {}: {reason}", row.name, fit.profile);
-            }
-        }
-    }
-    for profile in profiles {
-        let caps = &profile.caps;
-        let subgroups = caps.subgroup.map_or_else(
-            || "no subgroups".into(),
-            |(min, max)| format!("subgroups of {min} to {max}"),
-        );
-        outln!(
-            "{}: {}; {} storage buffers, {} of workgroup memory, {} invocations, {subgroups}, {}",
-            profile.name,
-            profile.what,
-            caps.storage_buffers,
-            table::bytes(caps.workgroup_memory.into()),
-            caps.invocations,
-            if caps.f16 { "f16" } else { "no f16" },
-        );
-        for source in profile.sources {
-            outln!("  {source}");
-        }
-    }
-    let failed = rows.iter().filter(|row| !row.errors.is_empty()).count();
-    outln!("{} valid, {failed} not", rows.len() - failed);
-}
-
-impl Row {
-    /// The outcome of the writers.
-    fn found(&self) -> String {
-        let missing = self.unsupported.iter().map(|l| format!("; unsupported by {l}"));
-        match self.errors.as_slice() {
-            [] => self.back_ends.join(", ") + &missing.collect::<String>(),
-            [first] => first.clone(),
-            [first, ..] => format!("{} errors; {first}", self.errors.len()),
-        }
-    }
-}
-
-impl Fit {
-    fn text(&self) -> String {
-        match (self.shapes, self.of) {
-            (runs, of) if runs == of => "yes".into(),
-            (0, _) => "no".into(),
-            (runs, of) => format!("{runs} of {of}"),
-        }
-    }
+/// The stages of a variant as browsers read them.
+fn pages_of(
+    name: &str,
+    reflection: &Reflection,
+    variant: &KernelVariant,
+    constants: &Constants,
+) -> Vec<Page> {
+    // No browser reads cooperative matrices; a text that does not resolve is an error of its row.
+    let readable = reflection.needs_cooperative_matrix.is_empty();
+    let stages = variant.stages.iter().filter(|_| readable).filter_map(|stage| {
+        let (module, info) = reflection.resolved(stage.entry, constants).ok()?;
+        let text = Language::Wgsl.write(&module, &info, stage.entry).ok()?;
+        let name = format!("{name} {}", stage.entry);
+        Some(Page {
+            entries: vec![stage.entry.to_owned()],
+            text,
+            place: Box::new(move |line| format!("{name}:{line}")),
+            rows: 0..0,
+        })
+    });
+    stages.collect()
 }
 
 /// All overrides with their values: defaults, overridden by `--set`.

@@ -3,6 +3,7 @@
 //! into pipelines and buffers.
 
 pub mod backend_text;
+pub mod compilers;
 pub mod layout;
 pub mod limits;
 pub mod memory;

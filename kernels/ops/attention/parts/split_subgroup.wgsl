@@ -195,7 +195,8 @@ fn attend_slots(
     let group_lane = lane - member;
     let parts = chunk_fours();
     let per_head = chunks_per_lane() * parts;
-    let stride = all.stride;
+    // The same in every invocation, which a browser's compiler does not see of `all`.
+    let stride = splits() * thread_groups();
     var rows = all;
     var sum: array<vec4<f32>, MOST_LANE_FOURS>;
     for (var i = 0u; i < HEADS * per_head; i++) { sum[i] = vec4<f32>(0.0); }

@@ -39,6 +39,7 @@ use std::sync::Arc;
 
 use bind::Bound;
 use expression::{Names, Wrong, evaluate};
+use lathe_kernels::dialect::for_naga;
 use lathe_kernels::reflect::Default;
 use lathe_kernels::{
     Capabilities, Constants, Kernel, KernelVariant, ParamKind, ReflectError, Reflection, Shape,
@@ -185,9 +186,7 @@ pub fn reflected(path: &Path) -> Result<(String, Reflection), PlanError> {
             ),
         ));
     }
-    // The directive, which naga refuses, goes; its line stays.
-    let lines = text.lines().map(|line| if line.trim() == "enable subgroups;" { "" } else { line });
-    Plan::reflect(&lines.collect::<Vec<_>>().join("\n"), &path.display().to_string())
+    Plan::reflect(&for_naga(&text), &path.display().to_string())
 }
 
 /// The files that make up a user's file: itself, its mapping, and the files that the mapping names.
