@@ -17,6 +17,10 @@
 //! errors grow faster than values, as those of attention do with its scores, the oracle gives the
 //! growth of the limit. NaN, infinities, an output of zeros and an empty output each fail by name.
 //!
+//! Where an input holds a NaN or an infinity, so do values that depend on it: a result has to be
+//! one of the two exactly where the value is. Values beyond the stored type's largest are stored as
+//! an infinity or as that largest: WGSL leaves open which.
+//!
 //! Source of the bound: Higham, *Accuracy and Stability of Numerical Algorithms*, ch. 3.
 
 use std::fmt;
@@ -42,6 +46,10 @@ pub struct Expected {
     /// Ratio of squared errors with these inputs to those that the limit of NMSE was derived for;
     /// values below one count as one.
     pub amplified: f64,
+    /// True if an input holds a NaN or an infinity, or an oracle expects one without. Results must
+    /// not be finite where values are not, and the same where values are exact. Otherwise such a
+    /// value is a fault of the oracle.
+    pub spreads: bool,
 }
 
 impl Expected {
@@ -78,6 +86,7 @@ impl Expected {
             all.value.extend(part.value);
             all.magnitude.extend(part.magnitude);
             all.amplified = all.amplified.max(part.amplified);
+            all.spreads |= part.spreads;
         }
         all
     }
@@ -107,6 +116,9 @@ pub struct Tolerance {
     pub nmse: f64,
 }
 
+/// Largest `f16`.
+const LARGEST_F16: f64 = 65_504.0;
+
 /// Distance of neighbouring subnormal `f16`s.
 const F16_SPACING: f64 = 1.0 / (1 << 24) as f64;
 
@@ -114,6 +126,19 @@ impl Tolerance {
     /// Allowed distance of a result from `value`, whose rounding errors scale with `magnitude`.
     pub fn bound(&self, value: f64, magnitude: f64) -> f64 {
         self.k * f64::from(f32::EPSILON) * magnitude + self.rounding * value.abs() + self.smallest()
+    }
+
+    /// Returns true if a result is what the stored type makes of a value beyond its largest.
+    fn holds_beyond(&self, value: f64, bound: f64, got: f64) -> bool {
+        let least = (value.abs() - bound).min(self.largest());
+        value.abs() + bound > self.largest()
+            && got.abs() >= least
+            && got.is_sign_negative() == value.is_sign_negative()
+    }
+
+    /// The largest value of the stored type.
+    fn largest(&self) -> f64 {
+        if self.rounding > 0.0 { LARGEST_F16 } else { f64::from(f32::MAX) }
     }
 
     /// The absolute error of the stored type even in a value near zero.
@@ -187,6 +212,16 @@ pub enum Mismatch {
     /// The output holds NaN or an infinity.
     #[error("not finite: {0}")]
     NotFinite(Worst),
+    /// A NaN or an infinity of an input is lost on the way to the output.
+    #[error("[{index}] is {got:e}, expected {expected}: a value that is not finite vanished")]
+    Vanished {
+        /// Index in the output.
+        index: usize,
+        /// Value of the kernel.
+        got: f64,
+        /// Value of the oracle.
+        expected: f64,
+    },
     /// Every element is zero and should not be: most likely the kernel never ran.
     #[error("all {elements} elements are zero: {worst}")]
     AllZero {
@@ -244,6 +279,7 @@ impl Mismatch {
             Mismatch::Empty
             | Mismatch::Length { .. }
             | Mismatch::Oracle { .. }
+            | Mismatch::Vanished { .. }
             | Mismatch::Exact { .. } => None,
         }
     }
@@ -274,29 +310,51 @@ pub fn compare(
     assert!([0, elements].contains(&expected.absolute.len()), "one allowance per value, or none");
     same_length(elements, got.len())?;
 
-    let mut worst = Worst { index: 0, got: 0.0, expected: 0.0, bound: f64::INFINITY };
-    let mut not_finite = None;
-    let mut exceeded = 0;
+    // A sum may cancel: what rounding one of its terms leaves then outweighs what is left of it.
+    let rounded = tolerance.k.min(0.5) * f64::from(f32::EPSILON);
+    let mut worst = Worst { index: 0, got: 0.0, expected: 0.0, bound: f64::MAX };
+    let (mut not_finite, mut vanished) = (None, None);
+    let (mut exceeded, mut compared) = (0, 0);
+    let (mut error, mut energy, mut unavoidable) = (0.0, 0.0, 0.0);
     for (index, ((&value, &magnitude), &got)) in
         expected.value.iter().zip(&expected.magnitude).zip(got).enumerate()
     {
+        let got = f64::from(got);
+        if expected.spreads && !value.is_finite() {
+            if !is_kept(value, magnitude, got) {
+                vanished.get_or_insert(Mismatch::Vanished { index, got, expected: value });
+            }
+            continue;
+        }
         let absolute = expected.absolute.get(index).copied().unwrap_or(0.0);
         let bound = tolerance.bound(value, magnitude) + absolute;
         if !(value.is_finite() && bound.is_finite() && bound > 0.0) {
             return Err(Mismatch::Oracle { index, expected: value, bound });
         }
-        let this = Worst { index, got: got.into(), expected: value, bound };
+        let this = Worst { index, got, expected: value, bound };
+        if tolerance.holds_beyond(value, bound, got) {
+            continue;
+        }
         if !got.is_finite() {
             not_finite.get_or_insert(this);
         }
-        if index == 0 || this.ratio() > worst.ratio() {
+        if compared == 0 || this.ratio() > worst.ratio() {
             worst = this;
         }
+        compared += 1;
         exceeded += usize::from(this.ratio() > 1.0);
+        error += (got - value) * (got - value);
+        energy += value * value;
+        let deviation = expected.deviation.get(index).copied().unwrap_or(0.0);
+        unavoidable += (tolerance.smallest() + rounded * magnitude).powi(2)
+            + (MEAN_DEVIATIONS * deviation).powi(2);
     }
 
     if let Some(this) = not_finite {
         return Err(Mismatch::NotFinite(this));
+    }
+    if let Some(lost) = vanished {
+        return Err(lost);
     }
     if exceeded > 0 {
         return Err(if got.iter().all(|&g| g == 0.0) {
@@ -305,13 +363,6 @@ pub fn compare(
             Mismatch::Element { worst, exceeded, elements }
         });
     }
-    let (error, energy) = squares(expected.value.iter().copied(), got.iter().map(|&g| g.into()));
-    // A sum may cancel: what rounding one of its terms leaves then outweighs what is left of it.
-    let rounded = tolerance.k.min(0.5) * f64::from(f32::EPSILON);
-    let least = |magnitude: &f64| (tolerance.smallest() + rounded * magnitude).powi(2);
-    let rounded_inputs = expected.deviation.iter().map(|d| (MEAN_DEVIATIONS * d).powi(2));
-    let unavoidable =
-        expected.magnitude.iter().map(least).sum::<f64>() + rounded_inputs.sum::<f64>();
     let nmse = quotient(error, energy);
     let limit = tolerance.nmse * expected.amplified.max(1.0);
     if nmse <= limit || error <= limit * energy + unavoidable {
@@ -321,6 +372,15 @@ pub fn compare(
     } else {
         let limit = limit + quotient(unavoidable, energy);
         Err(Mismatch::Nmse { nmse, limit, worst })
+    }
+}
+
+/// Returns true if a result stands for a value that is not finite: any that is not finite, or the
+/// same where the value is exact.
+fn is_kept(value: f64, magnitude: f64, got: f64) -> bool {
+    match magnitude == 0.0 {
+        true => got == value || (got.is_nan() && value.is_nan()),
+        false => !got.is_finite(),
     }
 }
 
@@ -461,6 +521,49 @@ mod tests {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mismatch = with(3, bad).unwrap_err();
             assert!(matches!(mismatch, Mismatch::NotFinite(worst) if worst.index == 3));
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_must_not_vanish() {
+        let values: Expected =
+            [(f64::NAN, f64::NAN), (f64::INFINITY, 1.0), (1.0, 1.0)].into_iter().collect();
+        let spread = Expected { spreads: true, ..values.clone() };
+        for got in [[f32::NAN, f32::INFINITY, 1.0], [f32::INFINITY, f32::NAN, 1.0]] {
+            assert_eq!(compare(&spread, &got, &TOLERANCE).unwrap().worst.index, 2);
+            let mismatch = compare(&values, &got, &TOLERANCE).unwrap_err();
+            assert!(matches!(mismatch, Mismatch::Oracle { index: 0, .. }), "{mismatch}");
+        }
+        let vanished = compare(&spread, &[f32::NAN, f32::MAX, 1.0], &TOLERANCE).unwrap_err();
+        assert!(matches!(vanished, Mismatch::Vanished { index: 1, .. }), "{vanished}");
+        // It must not spread to what does not depend on it, and the rest must be right.
+        let mismatch = compare(&spread, &[f32::NAN; 3], &TOLERANCE).unwrap_err();
+        assert!(matches!(mismatch, Mismatch::NotFinite(worst) if worst.index == 2), "{mismatch}");
+        let mismatch = compare(&spread, &[f32::NAN, f32::NAN, 2.0], &TOLERANCE).unwrap_err();
+        assert!(matches!(mismatch, Mismatch::Element { .. }), "{mismatch}");
+    }
+
+    #[test]
+    fn an_exact_value_that_is_not_finite_is_met_by_itself() {
+        let all = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        for (i, expected) in all.iter().enumerate() {
+            let expected = Expected { spreads: true, ..Expected::exact(&[*expected, 1.0]) };
+            for (j, got) in all.iter().enumerate() {
+                let met = compare(&expected, &[*got, 1.0], &Tolerance { k: 0.0, ..TOLERANCE });
+                assert_eq!(met.is_ok(), i == j, "{expected:?}, {got}");
+            }
+        }
+    }
+
+    #[test]
+    fn beyond_the_stored_type_lies_its_largest_or_an_infinity() {
+        let values: Expected = [(1e6, 1e6), (-7e4, 7e4), (3.0, 3.0)].into_iter().collect();
+        for got in [[f32::INFINITY, -65504.0, 3.0], [65504.0, f32::NEG_INFINITY, 3.0]] {
+            assert!(compare(&values, &got, &STORED_AS_F16).is_ok());
+            assert!(compare(&values, &got, &TOLERANCE).is_err());
+        }
+        for got in [[f32::NAN, -65504.0, 3.0], [-65504.0, -65504.0, 3.0], [1e3, -65504.0, 3.0]] {
+            assert!(compare(&values, &got, &STORED_AS_F16).is_err());
         }
     }
 

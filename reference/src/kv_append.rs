@@ -9,7 +9,7 @@
 //!
 //! A cache of q8_0 stores, for every 32 neighbours of a vector, a scale s, their largest magnitude
 //! over 127 rounded to f16, and quants, the values in units of the unrounded scale rounded to
-//! integers.
+//! integers. A NaN among them makes the scale NaN, and with it all 32.
 
 use half::f16;
 
@@ -35,7 +35,7 @@ impl KvFormat {
                     let scale = largest(block) / 127.0;
                     let stored = f16::from_f32(scale).to_f32();
                     for v in block {
-                        let quant = if scale > 0.0 { (*v / scale).round_ties_even() } else { 0.0 };
+                        let quant = if scale == 0.0 { 0.0 } else { (*v / scale).round_ties_even() };
                         *v = stored * quant;
                     }
                 }
@@ -75,8 +75,9 @@ impl KvFormat {
 /// Values that share a scale.
 const BLOCK: usize = 32;
 
+/// The largest magnitude of a block, NaN if one of its values is.
 fn largest(block: &[f32]) -> f32 {
-    block.iter().fold(0.0, |most, v| most.max(v.abs()))
+    block.iter().map(|v| v.abs()).max_by(f32::total_cmp).unwrap_or(0.0)
 }
 
 /// Value of one quant, plus the effect on 127 quants of the scale's smallest step in f16.

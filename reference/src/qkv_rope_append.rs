@@ -79,9 +79,14 @@ pub fn store(
         cache.value[row.clone()].copy_from_slice(&new.value[token.clone()]);
         cache.magnitude[row.clone()].copy_from_slice(&new.magnitude[token.clone()]);
         if format == KvFormat::Q8_0 {
-            let vector: Vec<f32> = new.value[token].iter().map(|v| *v as f32).collect();
+            let mut vector: Vec<f32> = new.value[token].iter().map(|v| *v as f32).collect();
             cache.absolute.resize(cache.value.len(), 0.0);
-            cache.absolute[row].copy_from_slice(&format.error(&vector));
+            cache.absolute[row.clone()].copy_from_slice(&format.error(&vector));
+            format.round(&mut vector);
+            // A block shares what is not finite.
+            for (i, v) in row.zip(vector).filter(|(_, v)| !v.is_finite()) {
+                (cache.value[i], cache.magnitude[i]) = (v.into(), f64::NAN);
+            }
         }
     }
 }
