@@ -50,18 +50,37 @@ struct Cheat {
     name: String,
     /// Commands that have to see it.
     by: Vec<Command>,
-    /// Kernel and shape.
+    /// Kernel and shape, or `KERNEL/VARIANT` and shape; otherwise the variant is `naive`.
     case: String,
+    /// Seed of the inputs that `check` draws.
+    #[serde(default = "usual_seed")]
+    seed: u64,
     edits: Vec<(String, String)>,
     words: String,
 }
 
-/// A complaint of a command about a file in the place of `naive`.
-fn complaint(session: &mut Session, command: Command, case: &str, file: &str) -> Option<String> {
+fn usual_seed() -> u64 {
+    7
+}
+
+/// Kernel, variant and shape of a case.
+fn parts(case: &str) -> (&str, &str, &str) {
+    let (place, shape) = case.split_once(' ').unwrap();
+    let (kernel, variant) = place.split_once('/').unwrap_or((place, "naive"));
+    (kernel, variant, shape)
+}
+
+/// A complaint of a command about a file in the place of a variant.
+fn complaint(
+    session: &mut Session,
+    command: Command,
+    cheat: &Cheat,
+    file: &str,
+) -> Option<String> {
     let gpu = session.gpu.clone();
-    let (kernel, shape) = case.split_once(' ').unwrap();
+    let (kernel, variant, shape) = parts(&cheat.case);
     let kernel = lathe_kernels::kernel(kernel).unwrap();
-    let subject = Target::side(kernel, &format!("naive={file}")).unwrap();
+    let subject = Target::side(kernel, &format!("{variant}={file}")).unwrap();
     let problem = common::problem(kernel, shape);
     let failed = |error: Error| match error {
         Error::CheckFailed(reason) => reason,
@@ -69,7 +88,7 @@ fn complaint(session: &mut Session, command: Command, case: &str, file: &str) ->
     };
     match command {
         Command::Check => {
-            let case = check(&gpu, &Pipelines::default(), &subject, &problem, 7).unwrap();
+            let case = check(&gpu, &Pipelines::default(), &subject, &problem, cheat.seed).unwrap();
             match case.verdict {
                 Verdict::Failed { reason, .. } => Some(reason),
                 Verdict::Passed { .. } => None,
@@ -95,7 +114,7 @@ fn complaint(session: &mut Session, command: Command, case: &str, file: &str) ->
             let options =
                 AbOptions { time_out: Duration::from_millis(200), ..AbOptions::new(true) };
             let bench = BenchOptions::of(&gpu);
-            let sides = [Target::side(kernel, "naive").unwrap(), subject];
+            let sides = [Target::side(kernel, variant).unwrap(), subject];
             ab::subjects(&gpu, &sides, &problem, &bench, &options).err().map(failed)
         }
     }
@@ -108,9 +127,9 @@ fn every_cheat_is_caught_and_honest_kernels_pass() {
     let folder = Folder::new();
     let Faults { cheat, .. } = planted();
     assert!(cheat.len() >= 8);
-    for Cheat { name, by, case, edits, words } in &cheat {
-        let kernel = case.split(' ').next().unwrap();
-        let honest = lathe_kernels::source(kernel, "naive").unwrap().text.to_owned();
+    for planted @ Cheat { name, by, case, edits, words, .. } in &cheat {
+        let (kernel, variant, _) = parts(case);
+        let honest = lathe_kernels::source(kernel, variant).unwrap().text.to_owned();
         let mut cheat = honest.clone();
         for (from, to) in edits {
             assert_eq!(cheat.matches(from).count(), 1, "{name}: {from}");
@@ -118,12 +137,12 @@ fn every_cheat_is_caught_and_honest_kernels_pass() {
         }
         for command in by {
             let file = folder.write("cheat.wgsl", &cheat);
-            match complaint(session, *command, case, &file) {
+            match complaint(session, *command, planted, &file) {
                 Some(reason) => assert!(reason.contains(words), "{name}, {command:?}: {reason}"),
                 None => panic!("{command:?} accepts a kernel that {name}"),
             }
             let file = folder.write("honest.wgsl", &honest);
-            assert_eq!(complaint(session, *command, case, &file), None, "{command:?}: {kernel}");
+            assert_eq!(complaint(session, *command, planted, &file), None, "{command:?}: {kernel}");
         }
     }
 }

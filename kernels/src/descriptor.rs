@@ -116,6 +116,8 @@ pub struct Binding<P: 'static> {
     /// True if a NaN or an infinity in it reaches the outputs that depend on it, as the formula
     /// has it: such an output is one of the two. Checks draw one where that is promised.
     pub spreads: bool,
+    /// Vectors of a KV cache that no invocation may read, by their number. Checks put NaN there.
+    pub unread: OfState<P, Vec<usize>>,
 }
 
 /// Elements in the storage format that a parameter names, by its field.
@@ -139,7 +141,8 @@ pub fn words<P>(_: &P, _: State) -> Elem {
 
 impl<P: 'static> Binding<P> {
     const fn new(name: &'static str, role: Role, elem: OfState<P, Elem>, len: Len<P>) -> Self {
-        Self { name, role, elem, len, draw: &|_| Draw::Normal, spreads: false }
+        let unread = &|_: &P, _| Vec::new();
+        Self { name, role, elem, len, draw: &|_| Draw::Normal, spreads: false, unread }
     }
 
     /// A buffer that is only read.
@@ -171,6 +174,13 @@ impl<P: 'static> Binding<P> {
     #[must_use]
     pub const fn drawn(mut self, draw: Of<P, Draw>) -> Self {
         self.draw = draw;
+        self
+    }
+
+    /// Sets the vectors of a KV cache that no invocation may read.
+    #[must_use]
+    pub const fn never_reads(mut self, unread: OfState<P, Vec<usize>>) -> Self {
+        self.unread = unread;
         self
     }
 }
@@ -274,22 +284,32 @@ pub enum Draw {
     /// Normal weights, some rows so small that f16 holds them, or their scales, as subnormals.
     TinyRows,
     /// Rows of `row` elements, the first `of` of each queries: normal values. Strained: queries so
-    /// large that scores leave what `exp` can hold.
+    /// large that scores leave what `exp` can hold, or massive ones in a few places.
     Queries {
         /// Elements of a row that make up its queries.
         of: usize,
         /// Elements of a row.
         row: usize,
+        /// True if one of all elements may be NaN among strained values.
+        nan: bool,
+    },
+    /// Vectors of a KV cache: normal values. Strained, by checks alone: a massive column, a vector
+    /// that draws all attention, another mean.
+    Cache {
+        /// True if one value of those that are read may be NaN among strained values.
+        nan: bool,
     },
     /// Normal values times 1 / sqrt(k), so that products are about one: an activation function
     /// makes zero of values far below zero.
     UnitProducts,
-    /// Normal rows of which some are equal, near each other and far apart: ties happen.
+    /// Normal rows of which some are equal, near each other and far apart: ties happen. One, mostly
+    /// the last or at the border of a tile, is eight times as large.
     TiedRows,
-    /// Few distinct values, so that ties happen, from one that is drawn on. Strained: between
-    /// values that lie nearer or farther apart.
+    /// Few distinct values, so that ties happen, from one that is drawn on; in half of the tensors
+    /// the largest stands alone, at the end or at the border of a tile. Strained: values that lie
+    /// nearer or farther apart, are all equal, or at most two units in the last place apart.
     Ties,
-    /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: some may be NaN or infinite.
+    /// Values of [`Draw::Ties`]. Stress inputs: one, some or all may be NaN or infinite.
     TiesAndNan,
     /// Normal values times a factor, the largest first: the result of an earlier part.
     Descending(f32),
@@ -563,8 +583,8 @@ impl<P: Params> Declaration<P> {
 impl<P: Params> Binding<P> {
     fn erase(&self) -> KernelBinding {
         let len = Len { count: of_state(self.len.count), text: self.len.text };
-        let (elem, draw) = (of_state(self.elem), of(self.draw));
-        Binding { name: self.name, role: self.role, elem, len, draw, spreads: self.spreads }
+        let (elem, draw, unread) = (of_state(self.elem), of(self.draw), of_state(self.unread));
+        Binding { name: self.name, role: self.role, elem, len, draw, spreads: self.spreads, unread }
     }
 }
 
@@ -611,6 +631,11 @@ impl KernelBinding {
     /// Values that checks and benchmarks put there.
     pub fn draw(&self, shape: &Shape) -> Draw {
         (self.draw)(shape)
+    }
+
+    /// Vectors of a KV cache that no invocation may read.
+    pub fn unread(&self, problem: &Problem) -> Vec<usize> {
+        (self.unread)(&problem.shape, problem.state)
     }
 }
 

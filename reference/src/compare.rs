@@ -46,8 +46,9 @@ pub struct Expected {
     /// Ratio of squared errors with these inputs to those that the limit of NMSE was derived for;
     /// values below one count as one.
     pub amplified: f64,
-    /// True if an input holds a NaN or an infinity. Results must not be finite where values are
-    /// not. Otherwise such a value is a fault of the oracle.
+    /// True if an input holds a NaN or an infinity, or an oracle expects one without. Results must
+    /// not be finite where values are not, and the same where values are exact. Otherwise such a
+    /// value is a fault of the oracle.
     pub spreads: bool,
 }
 
@@ -320,7 +321,7 @@ pub fn compare(
     {
         let got = f64::from(got);
         if expected.spreads && !value.is_finite() {
-            if got.is_finite() {
+            if !is_kept(value, magnitude, got) {
                 vanished.get_or_insert(Mismatch::Vanished { index, got, expected: value });
             }
             continue;
@@ -371,6 +372,15 @@ pub fn compare(
     } else {
         let limit = limit + quotient(unavoidable, energy);
         Err(Mismatch::Nmse { nmse, limit, worst })
+    }
+}
+
+/// Returns true if a result stands for a value that is not finite: any that is not finite, or the
+/// same where the value is exact.
+fn is_kept(value: f64, magnitude: f64, got: f64) -> bool {
+    match magnitude == 0.0 {
+        true => got == value || (got.is_nan() && value.is_nan()),
+        false => !got.is_finite(),
     }
 }
 
@@ -531,6 +541,18 @@ mod tests {
         assert!(matches!(mismatch, Mismatch::NotFinite(worst) if worst.index == 2), "{mismatch}");
         let mismatch = compare(&spread, &[f32::NAN, f32::NAN, 2.0], &TOLERANCE).unwrap_err();
         assert!(matches!(mismatch, Mismatch::Element { .. }), "{mismatch}");
+    }
+
+    #[test]
+    fn an_exact_value_that_is_not_finite_is_met_by_itself() {
+        let all = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        for (i, expected) in all.iter().enumerate() {
+            let expected = Expected { spreads: true, ..Expected::exact(&[*expected, 1.0]) };
+            for (j, got) in all.iter().enumerate() {
+                let met = compare(&expected, &[*got, 1.0], &Tolerance { k: 0.0, ..TOLERANCE });
+                assert_eq!(met.is_ok(), i == j, "{expected:?}, {got}");
+            }
+        }
     }
 
     #[test]

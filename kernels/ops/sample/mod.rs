@@ -232,8 +232,10 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             # Runs that end among many equal logits, with all tokens but one, with one alone.
             N=5000,TEMPERATURE=2,TOP_K=300,TOP_P=0.5,REPEAT_PENALTY=1
             N=700,TEMPERATURE=0.001,TOP_K=699,TOP_P=0.999,REPEAT_PENALTY=1
-            N=700,TEMPERATURE=1000000000000000000000000000000,TOP_P=0.5,REPEAT_PENALTY=1.2,LAST_N=3
+            N=700,TEMPERATURE=1000000000000000000000000000000,TOP_P=0.5,REPEAT_PENALTY=1.2,LAST_N=3,N_KV=66009
             N=700,TEMPERATURE=1,TOP_K=200,TOP_P=0,REPEAT_PENALTY=1
+            # All of them kept, by count.
+            N=33,TEMPERATURE=1,TOP_K=33,TOP_P=1,REPEAT_PENALTY=1
             # The largest logit by itself has the share.
             N=900,TEMPERATURE=0.001,TOP_K=0|1,TOP_P=0.9,REPEAT_PENALTY=1
             N=131075,TEMPERATURE=0.7,TOP_K=50,TOP_P=0.9,REPEAT_PENALTY=1.1,LAST_N=4

@@ -91,6 +91,16 @@ impl AttentionPrefill {
     }
 }
 
+/// Vectors of slots that no query attends to: those before the first one's window, and those behind
+/// the last token.
+fn unread(p: &AttentionPrefill, s: State) -> Vec<usize> {
+    let (first, _) = p.slots(s.n_kv - 1);
+    let end = (first + p.count(s.n_kv - 1, s.prompt_len)).min(p.kv_size);
+    let seen = p.keys(s).next().unwrap_or(0);
+    let begin = (first + 1).min(p.kv_size) - seen;
+    p.vectors_in((0..begin).chain(end..p.kv_size))
+}
+
 /// Tolerance with queries and weights rounded to f16, and with keys and values if the cache is not
 /// f16.
 fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
@@ -194,9 +204,10 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             &f32s,
             len!(p => p.n_tokens * p.row_heads() * p.head_dim),
         )
-        .drawn(&|p| Draw::Queries { of: p.q_elements(), row: p.row_elements() }),
-        read_cache("k_cache"),
-        read_cache("v_cache"),
+        .drawn(&|p| Draw::Queries { of: p.q_elements(), row: p.row_elements(), nan: true }),
+        read_cache("k_cache").never_reads(&unread),
+        // Queries that share a tile multiply all its values, some by a weight of zero.
+        read_cache("v_cache").drawn(&|_| Draw::Cache { nan: false }).never_reads(&unread),
         Binding::scratch(
             "tops",
             &f32s,
@@ -357,7 +368,9 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             N_TOKENS=90,HEAD_DIM=64,KV_SIZE=400,WINDOW=130,SCALE=0.125,N_KV=311,PROMPT_LEN=400
             # A chunk that the prompt does not fill.
             LAYER=llama,N_TOKENS=70,KV_SIZE=134,WINDOW=64:
-                ACT_FORMAT=f16,BEFORE=64,N_KV=500,PROMPT_LEN=550
+                ACT_FORMAT=f16,BEFORE=64,N_KV=66000,PROMPT_LEN=66050
+            # Slots beyond 16384.
+            N_TOKENS=3,HEAD_DIM=64,KV_SIZE=16430,SCALE=0.125,N_KV=16420,PROMPT_LEN=16422
     ",
     bench: "
         Q_ROW=qkv,KV_FORMAT=f16,ACT_FORMAT=f16:

@@ -281,7 +281,9 @@ fn main(
         if (part == 0u) { row_factors[row] = factor; }
         for (var f = 0u; f < fours; f++) {
             let score = row_scores[f];
-            let weight = select(vec4<f32>(0.0), exp2(score - vec4<f32>(reference)), score > vec4<f32>(LOWEST));
+            let t = vec4<u32>(first + 4u * (part * fours + f)) + vec4<u32>(0u, 1u, 2u, 3u);
+            let live = (t >= vec4<u32>(slots.x)) & (t < vec4<u32>(slots.y));
+            let weight = select(vec4<f32>(0.0), exp2(score - vec4<f32>(reference)), live);
             norm += (weight.x + weight.y) + (weight.z + weight.w);
             head_tile[WEIGHTS_AT + row * MATRIX_WEIGHT_STRIDE + part * fours + f] = vec4<f16>(weight);
         }

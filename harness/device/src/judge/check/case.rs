@@ -38,6 +38,8 @@ pub struct Case {
 struct Inputs {
     problem: Problem,
     seed: u64,
+    /// Kind of the first draw.
+    kind: InputKind,
     /// Every binding but scratch, in order: its name, content and value. They are the first tensors
     /// of the recording.
     drawn: Vec<(&'static str, TensorInit)>,
@@ -71,6 +73,22 @@ impl Case {
     /// Draws inputs for a planned invocation from `seed`. Fails before any is drawn if a tensor
     /// exceeds the largest binding of `gpu`.
     pub fn new(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        Self::drawn(gpu, plan, problem, seed, InputKind::Typical)
+    }
+
+    /// Same as [`Case::new`], for a case that is only checked: KV caches hold NaN where nothing may
+    /// be read, and stress inputs include them.
+    pub fn untimed(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        Self::drawn(gpu, plan, problem, seed, InputKind::Untimed)
+    }
+
+    fn drawn(
+        gpu: &Gpu,
+        plan: Plan,
+        problem: &Problem,
+        seed: u64,
+        kind: InputKind,
+    ) -> Result<Self> {
         let kernel = plan.kernel;
         oracle::exists(kernel)?;
         if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes) {
@@ -80,13 +98,14 @@ impl Case {
         let mut rng = Rng::new(seed);
         let (mut drawn, mut values) = (Vec::new(), Vec::new());
         for b in given(kernel) {
-            let (content, value) = draw(b, problem, plan.packing, InputKind::Typical, &mut rng);
+            let (content, value) = draw(b, problem, plan.packing, kind, &mut rng);
             drawn.push((b.name, content));
             values.push(value);
         }
         let inputs = Inputs {
             problem: problem.clone(),
             seed,
+            kind,
             drawn,
             values,
             others: Default::default(),
@@ -141,7 +160,7 @@ impl Case {
     }
 
     /// The drawn tensor that a device tensor holds, or holds a part of.
-    fn drawn(&self, tensor: TensorId) -> TensorId {
+    fn whole(&self, tensor: TensorId) -> TensorId {
         let (op, name) = (&self.recording.ops[0], &self.recording.tensors[tensor.0].name);
         match self.content(tensor) {
             TensorInit::WeightPart(..) => {
@@ -158,12 +177,12 @@ impl Case {
 
     /// Value of a drawn tensor.
     fn value(&self, tensor: TensorId, draw: Draw) -> Value {
-        let (inputs, tensor) = (&*self.inputs, self.drawn(tensor));
+        let (inputs, tensor) = (&*self.inputs, self.whole(tensor));
         let first = &inputs.values[tensor.0];
         if let Some(rows) = self.replaced(tensor, draw) {
             return Value::Weights(rows.clone());
         }
-        if !self.is_large(tensor) {
+        if !self.is_large(tensor) || draw.small == DRAWS && inputs.strains(tensor) {
             return match draw.small {
                 0 => first.clone(),
                 _ => self.others(draw)[tensor.0].clone(),
@@ -210,7 +229,7 @@ impl Case {
     ) -> Result<DeviceBuffer> {
         let name = &self.recording.tensors[id.0].name;
         let (by, unit) = match self.is_large(id) {
-            true => self.turn(self.drawn(id), draw),
+            true => self.turn(self.whole(id), draw),
             false => (0, 0),
         };
         let each = match self.content(id) {
@@ -235,15 +254,17 @@ impl Case {
         let inputs = &*self.inputs;
         inputs.others[wanted.small - 1].get_or_init(|| {
             let mut rng = Rng::derive(inputs.seed, &format!("draw {}", wanted.small));
-            let stress = Stress::of(inputs.seed);
             let kind = match wanted.small < DRAWS {
                 true => InputKind::Typical,
-                false => InputKind::Stress(stress),
+                false => InputKind::Stress(Stress::of(inputs.seed)),
             };
-            let all = given(self.kernel).zip(&inputs.drawn);
-            let drawn = all.map(|(b, (_, content))| match is_large(content) {
-                true => Value::U32(Vec::new()),
-                false => draw(b, &inputs.problem, Packing::Blocks, kind, &mut rng).1,
+            let all = given(self.kernel).zip(&inputs.drawn).enumerate();
+            let drawn = all.map(|(i, (b, (_, content)))| {
+                let strains = kind != InputKind::Typical && inputs.strains(TensorId(i));
+                match is_large(content) && !strains {
+                    true => Value::U32(Vec::new()),
+                    false => draw(b, &inputs.problem, Packing::Blocks, kind, &mut rng).1,
+                }
             });
             let mut drawn: Vec<Value> = drawn.collect();
             if kind == InputKind::Stress(Stress::NotFinite) {
@@ -273,7 +294,7 @@ impl Case {
         if draw.small < DRAWS || Stress::of(self.inputs.seed) != Stress::NotFinite {
             return None;
         }
-        match &self.others(draw)[self.drawn(tensor).0] {
+        match &self.others(draw)[self.whole(tensor).0] {
             Value::Weights(rows) => Some(rows),
             _ => None,
         }
@@ -460,9 +481,13 @@ impl Case {
         let draw = STRESS;
         let (gpu, goes_on) = (&executor.gpu, self.counts());
         let goes_on = goes_on || Stress::of(self.inputs.seed).renews();
-        let renewed = |role| role == Role::Input || role == Role::InOut && goes_on;
-        let is_new = |id: &TensorId| !self.is_large(*id) || self.replaced(*id, draw).is_some();
-        for id in self.bound(renewed).into_iter().filter(is_new) {
+        let renewed = |id: &TensorId| match self.role(*id) {
+            Some(Role::Input | Role::InOut) if self.inputs.strains(self.whole(*id)) => true,
+            Some(Role::Input) => !self.is_large(*id) || self.replaced(*id, draw).is_some(),
+            Some(Role::InOut) => goes_on && !self.is_large(*id),
+            _ => false,
+        };
+        for id in self.bound(|_| true).iter().copied().filter(renewed) {
             let (block, value) = (executor.block(id), self.value(id, draw));
             gpu.caught(|| self.write_value(gpu, block, id, &value))?;
         }
@@ -558,6 +583,14 @@ impl Case {
             left.insert(id, bytes);
         }
         Ok(judge(&self.recording, op, state, &expected, &left))
+    }
+}
+
+impl Inputs {
+    /// Returns true for a KV cache of which stress inputs hold other values.
+    fn strains(&self, tensor: TensorId) -> bool {
+        let content = self.drawn.get(tensor.0).map(|(_, content)| content);
+        self.kind == InputKind::Untimed && matches!(content, Some(TensorInit::Kv { .. }))
     }
 }
 

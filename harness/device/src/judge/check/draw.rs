@@ -5,7 +5,8 @@ use lathe_kernels::{
 };
 use lathe_record::rng::Rng;
 
-use super::stress::{Stress, power};
+use super::cache;
+use super::stress::{self, Stress, power};
 use crate::execute::value::Value;
 use crate::plan::layout::KvOrder;
 use crate::plan::recording::TensorInit;
@@ -20,6 +21,9 @@ pub(super) enum InputKind {
     /// Usual values, and the only kind that is timed. A kernel may rightly be faster where values
     /// are large; such a time would not tell its usual one.
     Typical,
+    /// Usual values that are never timed: NaN in every vector of a KV cache that no invocation may
+    /// read.
+    Untimed,
     /// Stress inputs: values of this kind, scores at which `exp` overflows, ties, NaN where it is
     /// defined.
     Stress(Stress),
@@ -47,7 +51,20 @@ pub(super) fn draw(
             _ => floats(format, values(draw, len, format, kind, rng)),
         },
         Elem::Kv(vectors) => {
-            let values = vectors.round(&rng.normals(len));
+            let mut values = rng.normals(len);
+            let unread = match kind {
+                InputKind::Typical => Vec::new(),
+                InputKind::Untimed | InputKind::Stress(_) => {
+                    let mut unread = binding.unread(problem);
+                    unread.sort_unstable();
+                    unread
+                }
+            };
+            if let (InputKind::Stress(_), Draw::Cache { nan }) = (kind, draw) {
+                cache::strain(&mut values, vectors, &unread, nan, rng);
+            }
+            let mut values = vectors.round(&values);
+            cache::poison(&mut values, vectors, &unread);
             (TensorInit::Kv { len, vectors, order: KvOrder::Heads }, Value::F32(values))
         }
         Elem::U32 => (TensorInit::Words(len), Value::U32(words(draw, len, problem, rng))),
@@ -74,25 +91,21 @@ fn floats(format: FloatFormat, mut values: Vec<f32>) -> (TensorInit, Value) {
 const STRESS_QUERIES: f32 = 64.0;
 
 fn values(draw: Draw, len: usize, format: FloatFormat, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
-    let is_stress = kind != InputKind::Typical;
+    let is_stress = matches!(kind, InputKind::Stress(_));
     match draw {
         Draw::Ties | Draw::TiesAndNan => {
-            // Nobody knows the largest, and f32 holds all.
-            let first = match is_stress {
-                false => rng.below(4096) as i32 - 2048,
-                true => rng.below(8192) as i32 - 6144,
-            };
-            let power = if is_stress { power(-3..=3, rng) } else { 1.0 };
-            let at = |steps: u32| power / 64.0 * (first + steps as i32) as f32;
-            let mut values: Vec<f32> = (0..len).map(|_| at(rng.below(4096))).collect();
+            let mut values = logits(len, is_stress, rng);
             if is_stress && draw == Draw::TiesAndNan {
                 // None in most tensors, since one leaves no choice; else one, some, all.
-                let wrong = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][rng.below(3) as usize];
+                let wrong = stress::wrong(rng);
                 let one = rng.below(len as u32) as usize;
                 match rng.below(8) {
                     0 => values[one] = wrong,
                     1 => values.iter_mut().filter(|_| rng.below(50) == 0).for_each(|v| *v = wrong),
-                    2 => values.fill(wrong),
+                    2 => {
+                        values.fill(wrong);
+                        values[one] = [wrong, f32::NAN][rng.below(2) as usize];
+                    }
                     _ => {}
                 }
             }
@@ -104,17 +117,59 @@ fn values(draw: Draw, len: usize, format: FloatFormat, kind: InputKind, rng: &mu
             values.sort_by(|a, b| b.total_cmp(a));
             values
         }
-        Draw::Queries { of, row } if is_stress => {
-            let mut values = rng.normals(len);
-            let queries = values.chunks_mut(row.max(1)).flat_map(|row| row.iter_mut().take(of));
-            queries.for_each(|v| *v *= STRESS_QUERIES);
+        Draw::Queries { of, row, nan } if is_stress => {
+            let mut values = if rng.below(3) == 0 {
+                Stress::Massive.values(len, format, rng)
+            } else {
+                let mut values = rng.normals(len);
+                let queries = values.chunks_mut(row.max(1)).flat_map(|row| row.iter_mut().take(of));
+                queries.for_each(|v| *v *= STRESS_QUERIES);
+                values
+            };
+            if nan && rng.below(3) == 0 {
+                values[rng.below(len as u32) as usize] = stress::wrong(rng);
+            }
             values
         }
         _ => match kind {
-            InputKind::Typical => rng.normals(len),
+            InputKind::Typical | InputKind::Untimed => rng.normals(len),
             InputKind::Stress(stress) => stress.values(len, format, rng),
         },
     }
+}
+
+/// Logits that tie, in whose border the largest may stand alone. Strained: also all equal, or a unit
+/// or two in the last place apart.
+fn logits(len: usize, is_stress: bool, rng: &mut Rng) -> Vec<f32> {
+    // Nobody knows the largest, and f32 holds all.
+    let first = match is_stress {
+        false => rng.below(4096) as i32 - 2048,
+        true => rng.below(8192) as i32 - 6144,
+    };
+    let power = if is_stress { power(-3..=3, rng) } else { 1.0 };
+    let at = |steps: u32| power / 64.0 * (first + steps as i32) as f32;
+    match rng.below(if is_stress { 4 } else { 2 }) {
+        0 => (0..len).map(|_| at(rng.below(4096))).collect(),
+        1 => {
+            let mut values: Vec<f32> = (0..len).map(|_| at(rng.below(4096))).collect();
+            if !values.is_empty() {
+                values[border(len, rng)] = at(4096);
+            }
+            values
+        }
+        2 => vec![at(rng.below(4096)); len],
+        _ => {
+            let near = at(rng.below(4096)).to_bits();
+            (0..len).map(|_| f32::from_bits(near + rng.below(3))).collect()
+        }
+    }
+}
+
+/// An index at which a tile may begin or end, mostly the last one.
+fn border(len: usize, rng: &mut Rng) -> usize {
+    let tile = 32 << rng.below(8);
+    let whole = len / tile * tile;
+    [len - 1, len - 1, whole, whole.saturating_sub(1), 0][rng.below(5) as usize].min(len - 1)
 }
 
 fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
@@ -170,6 +225,9 @@ fn weights(draw: Draw, matrix: Matrix, len: usize, rng: &mut Rng) -> WeightRows 
             };
             values.copy_within(other * k..(other + 1) * k, row * k);
         }
+        // By the sign of its product one row is far above or far below all others.
+        let far = border(len / k, rng) * k;
+        values[far..][..k].iter_mut().for_each(|v| *v *= 8.0);
     }
     WeightRows::from_f32(format, order, k, &values)
 }
@@ -202,7 +260,7 @@ mod tests {
                 let mut values = drawn(Draw::Ties, kind, seed);
                 values.sort_by(f32::total_cmp);
                 values.dedup();
-                assert!(values.len() <= 4096, "seed {seed}: {} values", values.len());
+                assert!(values.len() <= 4097, "seed {seed}: {} values", values.len());
             }
         }
     }
@@ -222,10 +280,12 @@ mod tests {
 
     #[test]
     fn only_queries_are_large_among_stress_rows() {
-        let draw = Draw::Queries { of: 64, row: 256 };
-        let values = drawn(draw, STRESS, 7);
+        let draw = Draw::Queries { of: 64, row: 256, nan: false };
         let most = |values: &[f32]| values.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
-        for row in values.chunks(256) {
+        let is_massive = |values: &Vec<f32>| most(values) > 20_000.0;
+        let all: Vec<_> = (0..32).map(|seed| drawn(draw, STRESS, seed)).collect();
+        assert!(all.iter().any(is_massive) && !all.iter().all(is_massive));
+        for row in all.iter().filter(|values| !is_massive(values)).flat_map(|v| v.chunks(256)) {
             assert!(most(&row[..64]) > 64.0 && most(&row[64..]) < 6.0);
         }
         assert!(most(&drawn(draw, InputKind::Typical, 7)) < 6.0);

@@ -1,6 +1,7 @@
 //! Correctness: one kernel invocation on the device between guard words, compared with the
 //! reference. `lathe check`, the property tests and the validation of benchmarks share these cases.
 
+mod cache;
 mod case;
 mod draw;
 mod stress;
@@ -94,7 +95,7 @@ pub fn check_plan(
     problem: &Problem,
     seed: u64,
 ) -> Result<Verdict> {
-    let prepared = Case::new(gpu, plan, problem, seed).and_then(|case| {
+    let prepared = Case::untimed(gpu, plan, problem, seed).and_then(|case| {
         let executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
         Ok((case, executor))
     });
