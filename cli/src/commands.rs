@@ -8,6 +8,7 @@ mod compare;
 mod decode;
 mod diff;
 mod doctor;
+mod export_web;
 mod inspect;
 mod list;
 mod map;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Suite(suite::Opts),
     /// Compare two variants in one run, with a verdict
     Ab(ab::Opts),
+    /// Write checks, benchmarks and models for any WebGPU engine, with the page that runs them
+    ExportWeb(export_web::Opts),
     /// Compare saved runs; fails only on a confirmed slowdown or a case that became wrong
     Compare(compare::Opts),
     /// Make one offline HTML page of saved runs
@@ -88,6 +91,7 @@ impl Command {
             Command::Bench(opts) => bench::run(global, opts),
             Command::Suite(opts) => suite::run(global, opts),
             Command::Ab(opts) => ab::run(global, opts),
+            Command::ExportWeb(opts) => export_web::run(global, opts),
             Command::Compare(opts) => compare::run(global, opts),
             Command::Report(opts) => report::run(global, opts),
             Command::Merge(opts) => merge::run(global, opts),

@@ -26,6 +26,8 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     ("ab gemv --a naive --b vec2", "two variants"),
     ("ab gemv --a vec2 --b mine.wgsl --processes 5", "a file of yours, in fresh processes"),
     ("ab decode --model model.gguf --a gemv=naive --b gemv=vec2", "in whole steps"),
+    ("export-web -o web-out", "all kernels"),
+    ("export-web all model.gguf --prompt Hello -o web-out --single", "a page that opens from disk"),
     ("report run.json -o report.html", "one record"),
     ("report base.json new.json -o both.html", "two, side by side"),
     ("merge shards/*.json -o records", "a record an adapter and build"),

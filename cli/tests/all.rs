@@ -26,3 +26,4 @@ mod scripts;
 mod smollm2;
 mod tokenizers;
 mod verify;
+mod web;

@@ -13,3 +13,4 @@ pub use lathe_model as model;
 pub use lathe_record as data;
 pub use lathe_record::files;
 pub use lathe_report as report;
+pub use lathe_web as web;

@@ -91,6 +91,35 @@ impl Expected {
         all
     }
 
+    /// Largest |got − value| allowed to an element.
+    ///
+    /// # Panics
+    /// Beyond the last element.
+    pub fn bound(&self, index: usize, tolerance: &Tolerance) -> f64 {
+        let absolute = self.absolute.get(index).copied().unwrap_or(0.0);
+        tolerance.bound(self.value[index], self.magnitude[index]) + absolute
+    }
+
+    /// Limit of the squared errors of all elements together.
+    pub fn squares_limit(&self, tolerance: &Tolerance) -> SquaresLimit {
+        let finite = (0..self.value.len()).filter(|&i| self.value[i].is_finite());
+        let unavoidable = finite.map(|i| self.unavoidable(i, tolerance)).sum();
+        SquaresLimit { nmse: self.nmse_limit(tolerance), unavoidable }
+    }
+
+    fn nmse_limit(&self, tolerance: &Tolerance) -> f64 {
+        tolerance.nmse * self.amplified.max(1.0)
+    }
+
+    /// Squared error of an element that any arithmetic in f32 may have.
+    fn unavoidable(&self, index: usize, tolerance: &Tolerance) -> f64 {
+        // A sum may cancel: what rounding one of its terms leaves then outweighs what is left of it.
+        let rounded = tolerance.k.min(0.5) * f64::from(f32::EPSILON);
+        let deviation = self.deviation.get(index).copied().unwrap_or(0.0);
+        (tolerance.smallest() + rounded * self.magnitude[index]).powi(2)
+            + (MEAN_DEVIATIONS * deviation).powi(2)
+    }
+
     /// The values rounded to `f32`, as input for a next operation.
     pub fn to_f32(&self) -> Vec<f32> {
         self.value.iter().map(|&v| v as f32).collect()
@@ -103,6 +132,15 @@ impl FromIterator<(f64, f64)> for Expected {
         let (value, magnitude) = pairs.into_iter().unzip();
         Expected::new(value, magnitude)
     }
+}
+
+/// Limit of Σ(got − value)²: `nmse` · Σ value² + `unavoidable`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SquaresLimit {
+    /// Largest NMSE, with these inputs.
+    pub nmse: f64,
+    /// Squared errors of any arithmetic in f32, in the unit of values squared.
+    pub unavoidable: f64,
 }
 
 /// Allowed distance of a kernel from its oracle.
@@ -310,8 +348,6 @@ pub fn compare(
     assert!([0, elements].contains(&expected.absolute.len()), "one allowance per value, or none");
     same_length(elements, got.len())?;
 
-    // A sum may cancel: what rounding one of its terms leaves then outweighs what is left of it.
-    let rounded = tolerance.k.min(0.5) * f64::from(f32::EPSILON);
     let mut worst = Worst { index: 0, got: 0.0, expected: 0.0, bound: f64::MAX };
     let (mut not_finite, mut vanished) = (None, None);
     let (mut exceeded, mut compared) = (0, 0);
@@ -326,8 +362,7 @@ pub fn compare(
             }
             continue;
         }
-        let absolute = expected.absolute.get(index).copied().unwrap_or(0.0);
-        let bound = tolerance.bound(value, magnitude) + absolute;
+        let bound = expected.bound(index, tolerance);
         if !(value.is_finite() && bound.is_finite() && bound > 0.0) {
             return Err(Mismatch::Oracle { index, expected: value, bound });
         }
@@ -345,9 +380,7 @@ pub fn compare(
         exceeded += usize::from(this.ratio() > 1.0);
         error += (got - value) * (got - value);
         energy += value * value;
-        let deviation = expected.deviation.get(index).copied().unwrap_or(0.0);
-        unavoidable += (tolerance.smallest() + rounded * magnitude).powi(2)
-            + (MEAN_DEVIATIONS * deviation).powi(2);
+        unavoidable += expected.unavoidable(index, tolerance);
     }
 
     if let Some(this) = not_finite {
@@ -364,7 +397,7 @@ pub fn compare(
         });
     }
     let nmse = quotient(error, energy);
-    let limit = tolerance.nmse * expected.amplified.max(1.0);
+    let limit = expected.nmse_limit(tolerance);
     if nmse <= limit || error <= limit * energy + unavoidable {
         // Where all values are zero any error is infinitely large beside them: this one is none.
         let nmse = if energy == 0.0 { 0.0 } else { nmse };

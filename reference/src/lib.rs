@@ -49,5 +49,7 @@ pub mod rms_norm;
 pub mod rope;
 pub mod sample;
 
-pub use compare::{Agreement, Expected, Mismatch, Tolerance, Worst, compare, compare_exact, nmse};
+pub use compare::{
+    Agreement, Expected, Mismatch, SquaresLimit, Tolerance, Worst, compare, compare_exact, nmse,
+};
 pub use quant::Format;

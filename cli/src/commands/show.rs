@@ -46,7 +46,7 @@ const LANGUAGES: [(&str, &str, Language); 4] = [
     ("spirv", "SPIR-V 1.3, of Vulkan", Language::Spirv),
     ("msl", "Metal's shading language 2.4", Language::Msl),
     ("hlsl", "Direct3D's, shader model 6.2", Language::Hlsl),
-    ("wgsl", "WGSL again", Language::Wgsl),
+    ("wgsl", "WGSL; with --shape as browsers take it", Language::Wgsl),
 ];
 
 fn language() -> impl TypedValueParser<Value = Language> {

@@ -221,7 +221,7 @@ impl Row {
             let wrong = match language.write(&module, &info, entry) {
                 // What naga writes must be WGSL again.
                 Ok(text) if language == Language::Wgsl => {
-                    match naga::front::wgsl::parse_str(&text) {
+                    match naga::front::wgsl::parse_str(&backend_text::for_naga(&text)) {
                         Ok(_) => continue,
                         Err(e) => format!("does not parse back: {e}"),
                     }

@@ -235,6 +235,12 @@ impl Tokenizer {
         self.library.get_model().id_to_token(id).or_else(|| self.library.id_to_token(id))
     }
 
+    /// Bytes of text that a token stands for, `first` of a text; none for a control token.
+    pub fn bytes(&self, id: u32, first: bool) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.push_bytes(id, first, &mut bytes).then_some(bytes)
+    }
+
     /// Appends the bytes of text that a token stands for, `first` of a text. False where it is a
     /// control token, which stands for none.
     fn push_bytes(&self, id: u32, first: bool, bytes: &mut Vec<u8>) -> bool {

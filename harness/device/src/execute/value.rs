@@ -1,5 +1,6 @@
 //! Tensors on the host, and the expected results of operations.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use lathe_kernels::RopeSpec;
@@ -7,6 +8,7 @@ use lathe_reference::lm_head_argmax::winners;
 use lathe_reference::lm_head_topk::Row;
 use lathe_reference::{Expected, Tolerance};
 
+use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::{TensorId, TensorInit};
 use crate::plan::weights::WeightRows;
 
@@ -135,6 +137,30 @@ impl Value {
             TensorInit::Rope(spec) => Value::Rope(spec.clone()),
             TensorInit::Uniform(bytes) => Value::U32(bytemuck::pod_collect_to_vec(bytes)),
         }
+    }
+
+    /// Bytes of a device's tensor of this content that holds the value; none where the content
+    /// itself has them, such as a table of angles.
+    pub(crate) fn device_bytes(&self, content: &TensorInit) -> Option<Cow<'_, [u8]>> {
+        Some(match (self, content) {
+            (Value::U32(words), _) => Cow::Borrowed(bytemuck::cast_slice(words)),
+            (Value::F32(values), TensorInit::Kv { vectors, order, .. }) => {
+                Cow::Owned(order.to_device(vectors.encode(values), vectors.bytes()))
+            }
+            (Value::F32(values), TensorInit::Activation { format, .. }) => {
+                Cow::Owned(format.encode(values))
+            }
+            (Value::Weights(rows), TensorInit::WeightPart(_, layout)) => {
+                Cow::Owned(layout.bytes(rows))
+            }
+            (Value::Weights(rows), TensorInit::Weights(_, packing)) => {
+                let mut all = Vec::new();
+                rows.pack(*packing, UPLOAD_BYTES as usize, |_, bytes| all.extend_from_slice(bytes));
+                Cow::Owned(all)
+            }
+            (Value::F32(values), _) => Cow::Borrowed(bytemuck::cast_slice(values)),
+            _ => return None,
+        })
     }
 
     pub(super) fn f32s(&self) -> &[f32] {

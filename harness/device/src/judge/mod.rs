@@ -147,7 +147,7 @@ pub fn judge(
     all
 }
 
-fn bare(declared: &Tolerance) -> reference::Tolerance {
+pub(crate) fn bare(declared: &Tolerance) -> reference::Tolerance {
     reference::Tolerance { k: declared.k, rounding: declared.rounding, nmse: declared.nmse }
 }
 
@@ -196,7 +196,7 @@ fn choice(
 }
 
 /// The bounds of a tensor: those declared, and the rounding of its type.
-fn stored(declared: Tolerance, content: &TensorInit) -> reference::Tolerance {
+pub(crate) fn stored(declared: Tolerance, content: &TensorInit) -> reference::Tolerance {
     bare(&match content {
         TensorInit::Activation { format, .. } => declared.stored(&Elem::Floats(*format)),
         TensorInit::Kv { vectors, .. } => declared.stored(&Elem::Kv(*vectors)),

@@ -11,13 +11,9 @@ use crate::gpu::{Gpu, NAGA_VERSION, WGPU_VERSION};
 /// The environment of a run on `gpu`, as far as it is known before any measurement. Called when the
 /// run starts: the date is that moment.
 pub fn environment(gpu: &Gpu) -> Environment {
-    let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     Environment {
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-        commit: known(env!("LATHE_COMMIT")),
-        dirty: known(env!("LATHE_DIRTY")).map(|d| d == "true"),
-        lathe: env!("CARGO_PKG_VERSION").into(),
         wgpu: WGPU_VERSION.into(),
         os: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         adapter: gpu.adapter.name.clone(),
@@ -26,8 +22,19 @@ pub fn environment(gpu: &Gpu) -> Environment {
         software: gpu.adapter.software,
         runtime_checks: gpu.checks.name().into(),
         command: Some(command_line(words)),
-        wgsl: Some(wgsl().to_owned()),
         machine: Some(machine(gpu)),
+        ..build()
+    }
+}
+
+/// The part of an environment that the build decides: versions and sources.
+pub fn build() -> Environment {
+    let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Environment {
+        commit: known(env!("LATHE_COMMIT")),
+        dirty: known(env!("LATHE_DIRTY")).map(|d| d == "true"),
+        lathe: env!("CARGO_PKG_VERSION").into(),
+        wgsl: Some(wgsl().to_owned()),
         naga: Some(NAGA_VERSION.into()),
         rustc: known(env!("LATHE_RUSTC")),
         build: known(env!("LATHE_BUILD")),

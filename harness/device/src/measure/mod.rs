@@ -25,6 +25,6 @@ fn test_gpu() -> Option<std::sync::Arc<crate::gpu::Gpu>> {
 
 pub use bench::{Bench, BenchOptions, Temperature};
 pub use ceilings::{Copier, ceilings, copy_bandwidth, peaks};
-pub use environment::{command_line, environment};
+pub use environment::{build, command_line, environment};
 pub use session::{Outcome, Planned, Request, Session};
 pub use watch::{Repetitions, RunWatch, canary};

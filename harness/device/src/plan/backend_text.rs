@@ -4,7 +4,8 @@ use std::fmt;
 
 use lathe_kernels::{Capabilities, Reflection};
 use naga::back::{hlsl, msl, spv, wgsl};
-use naga::valid::ModuleInfo;
+use naga::valid::{Capabilities as Caps, ModuleInfo, ValidationFlags, Validator};
+use naga::{Binding, BuiltIn, Expression, MathFunction, Module, TypeInner};
 use serde::Serialize;
 
 /// A language that a browser or engine may compile kernels from.
@@ -16,7 +17,7 @@ pub enum Language {
     Msl,
     /// Direct3D's, shader model 6.2.
     Hlsl,
-    /// WGSL again.
+    /// WGSL as browsers take it.
     Wgsl,
 }
 
@@ -81,7 +82,7 @@ impl Language {
     /// words per line.
     pub fn write(
         self,
-        module: &naga::Module,
+        module: &Module,
         info: &ModuleInfo,
         entry: &str,
     ) -> Result<String, String> {
@@ -124,8 +125,109 @@ impl Language {
                 written.map(|()| text)
             }
             Language::Wgsl => wgsl::write_string(module, info, wgsl::WriterFlags::empty())
+                .map(|text| for_browsers(module, &text))
                 .map_err(|e| e.to_string()),
         }?;
         if text.is_empty() { Err("wrote nothing".into()) } else { Ok(text) }
+    }
+}
+
+/// Largest f32 as naga writes it. That number is larger than any f32, so Tint refuses it.
+const LARGEST: &str = "340282350000000000000000000000000000000f";
+
+/// naga's WGSL with the directives that browsers ask for and naga does not write.
+fn for_browsers(module: &Module, text: &str) -> String {
+    let mut head = String::new();
+    if uses_subgroups(module) {
+        head += "enable subgroups;\n";
+    }
+    if builtins(module).any(|b| matches!(b, BuiltIn::SubgroupId | BuiltIn::NumSubgroups)) {
+        head += "requires subgroup_id;\n";
+    }
+    if uses_packed_products(module) {
+        head += "requires packed_4x8_integer_dot_product;\n";
+    }
+    head + &text.replace(LARGEST, "0x1.fffffep+127f")
+}
+
+/// A text without the directives that browsers ask for and naga refuses. Their lines stay, empty.
+pub fn for_naga(text: &str) -> String {
+    let refused = ["enable subgroups;", "requires subgroup_id;"];
+    let line = |line| if refused.contains(&str::trim(line)) { "" } else { line };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn uses_subgroups(module: &Module) -> bool {
+    let without = Caps::all().difference(Caps::SUBGROUP | Caps::SUBGROUP_BARRIER);
+    Validator::new(ValidationFlags::all(), without).validate(module).is_err()
+}
+
+/// Built-in values that entry points receive, alone or as members of structs.
+fn builtins(module: &Module) -> impl Iterator<Item = BuiltIn> + '_ {
+    let arguments = module.entry_points.iter().flat_map(|point| &point.function.arguments);
+    let members = module.types.iter().flat_map(|(_, ty)| match &ty.inner {
+        TypeInner::Struct { members, .. } => members.as_slice(),
+        _ => &[],
+    });
+    let bindings = arguments.map(|a| &a.binding).chain(members.map(|m| &m.binding));
+    bindings.filter_map(|binding| match binding {
+        Some(Binding::BuiltIn(builtin)) => Some(*builtin),
+        _ => None,
+    })
+}
+
+/// Returns true if a function computes with four bytes of a word at once.
+fn uses_packed_products(module: &Module) -> bool {
+    use MathFunction as M;
+    let functions = module.functions.iter().map(|(_, function)| function);
+    let functions = functions.chain(module.entry_points.iter().map(|point| &point.function));
+    functions.flat_map(|function| function.expressions.iter()).any(|(_, expression)| {
+        matches!(
+            expression,
+            Expression::Math {
+                fun: M::Dot4I8Packed
+                    | M::Dot4U8Packed
+                    | M::Pack4xI8
+                    | M::Pack4xU8
+                    | M::Pack4xI8Clamp
+                    | M::Pack4xU8Clamp
+                    | M::Unpack4xI8
+                    | M::Unpack4xU8,
+                ..
+            }
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str) -> String {
+        let module = naga::front::wgsl::parse_str(text).unwrap_or_else(|e| panic!("{e}"));
+        let info = Validator::new(ValidationFlags::all(), Caps::all()).validate(&module);
+        let info = info.unwrap_or_else(|e| panic!("{e:?}"));
+        Language::Wgsl.write(&module, &info, "main").unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn browsers_get_directives_for_what_is_used() {
+        let head = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;\n\
+                    @compute @workgroup_size(64) fn main(";
+        let text = |arguments: &str, body: &str| written(&format!("{head}{arguments}) {{ {body} }}"));
+        let lane = "@builtin(local_invocation_index) i: u32";
+        // A name is no use.
+        let plain = text(lane, "let subgroupRows = i; x[subgroupRows] = 1u;");
+        assert!(!plain.contains("enable") && !plain.contains("requires"), "{plain}");
+        let sum = text(lane, "x[i] = subgroupAdd(i);");
+        assert!(sum.starts_with("enable subgroups;\n") && !sum.contains("requires"), "{sum}");
+        let id = text("@builtin(subgroup_id) i: u32", "x[i] = 1u;");
+        assert!(id.starts_with("enable subgroups;\nrequires subgroup_id;\n"), "{id}");
+        assert!(naga::front::wgsl::parse_str(&for_naga(&id)).is_ok(), "{id}");
+        let dot = text(lane, "x[i] = dot4U8Packed(i, x[i]);");
+        assert!(dot.starts_with("requires packed_4x8_integer_dot_product;\n"), "{dot}");
+        let largest = text(lane, "x[i] = bitcast<u32>(-3.4028234663852886e38f);");
+        assert!(largest.contains("-0x1.fffffep+127f"), "{largest}");
+        assert!(naga::front::wgsl::parse_str(&largest).is_ok(), "{largest}");
     }
 }

@@ -14,6 +14,7 @@ use lathe_kernels::{
 
 use crate::error::{Error, Result};
 use crate::plan::layout::{KvOrder, PartLayout, WeightPart};
+use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::weights::WeightRows;
 use crate::plan::{Code, Plan};
 
@@ -80,6 +81,21 @@ impl TensorInit {
             TensorInit::Rope(spec) => 4 * spec.positions * spec.head_dim,
         };
         bytes as u64
+    }
+
+    /// Passes the bytes that a tensor holds at first to `sink`, in pieces with their offsets.
+    /// Tensors that are zero at first pass none, but for counters, which have to be.
+    pub fn initial(&self, mut sink: impl FnMut(u64, &[u8])) {
+        match self {
+            TensorInit::Counter(len) => sink(0, &vec![0; 4 * len]),
+            TensorInit::Activation { .. } | TensorInit::Words(_) | TensorInit::Kv { .. } => {}
+            TensorInit::Apart(_) => {}
+            TensorInit::WeightPart(rows, layout) => sink(0, &layout.bytes(rows)),
+            TensorInit::Values(values) => sink(0, bytemuck::cast_slice(values)),
+            TensorInit::Weights(rows, packing) => rows.pack(*packing, UPLOAD_BYTES as usize, sink),
+            TensorInit::Rope(spec) => sink(0, bytemuck::cast_slice(&spec.table())),
+            TensorInit::Uniform(bytes) => sink(0, bytes),
+        }
     }
 
     /// Bytes as stored on the device, widened to `f32`.

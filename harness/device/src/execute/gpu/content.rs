@@ -1,7 +1,6 @@
 //! Tensor contents as bytes of the device: laid out, read back, shared.
 
 use crate::gpu::{DeviceBuffer, Gpu};
-use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::TensorInit;
 
 /// Returns true if two tensors of one name can share memory: equal length and layout.
@@ -22,22 +21,11 @@ pub(super) fn alike(a: &TensorInit, b: &TensorInit) -> bool {
 }
 
 /// Writes the initial content of a new tensor. `on` receives the number of bytes written by each
-/// upload: a matrix may be half of a model.
+/// upload: a matrix may be half of a model. wgpu hands out zeroed memory, but a guarded block is
+/// poisoned.
 pub(super) fn fill(gpu: &Gpu, block: &DeviceBuffer, content: &TensorInit, on: &mut dyn FnMut(u64)) {
-    match content {
-        // wgpu hands out zeroed memory, but a guarded block is poisoned.
-        TensorInit::Counter(len) => block.write(gpu, 0, &vec![0; 4 * len]),
-        TensorInit::Activation { .. } | TensorInit::Words(_) | TensorInit::Kv { .. } => {}
-        TensorInit::Apart(_) => {}
-        TensorInit::WeightPart(rows, layout) => block.write(gpu, 0, &layout.bytes(rows)),
-        TensorInit::Values(values) => block.write(gpu, 0, bytemuck::cast_slice(values)),
-        TensorInit::Weights(rows, packing) => {
-            rows.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
-                block.write(gpu, offset, bytes);
-                on(bytes.len() as u64);
-            });
-        }
-        TensorInit::Rope(spec) => block.write(gpu, 0, bytemuck::cast_slice(&spec.table())),
-        TensorInit::Uniform(bytes) => block.write(gpu, 0, bytes),
-    }
+    content.initial(|offset, bytes| {
+        block.write(gpu, offset, bytes);
+        on(bytes.len() as u64);
+    });
 }

@@ -1,5 +1,7 @@
 //! One invocation with drawn inputs: `check` runs it once and `bench` many times.
 
+mod exported;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -8,6 +10,8 @@ use lathe_kernels::{
     STATE_WORDS, StateWord,
 };
 use lathe_record::rng::Rng;
+
+pub use exported::{Exported, ExportedOutcome, ExportedTensor, Judged, Stored, fits};
 
 use super::Verdict;
 use super::draw::{InputKind, draw};
@@ -90,11 +94,20 @@ impl Case {
         kind: InputKind,
     ) -> Result<Self> {
         let kernel = plan.kernel;
-        oracle::exists(kernel)?;
         if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes) {
             let what = format!("{} {}", kernel.name, kernel.show(problem));
             return Err(gpu.unavailable(what, reason));
         }
+        Self::drawn_for(plan, problem, seed)
+    }
+
+    /// Draws inputs for a planned invocation on a device that need not be here.
+    ///
+    /// # Errors
+    /// The operation has no reference.
+    pub fn drawn_for(plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        let kernel = plan.kernel;
+        oracle::exists(kernel)?;
         let mut rng = Rng::new(seed);
         let (mut drawn, mut values) = (Vec::new(), Vec::new());
         for b in given(kernel) {
@@ -453,24 +466,17 @@ impl Case {
 
     fn write_value(&self, gpu: &Gpu, block: &DeviceBuffer, tensor: TensorId, value: &Value) {
         match (value, self.content(tensor)) {
-            (Value::U32(words), _) => block.write(gpu, 0, bytemuck::cast_slice(words)),
-            (Value::F32(values), TensorInit::Kv { vectors, order, .. }) => {
-                block.write(gpu, 0, &order.to_device(vectors.encode(values), vectors.bytes()));
-            }
-            (Value::F32(values), TensorInit::Activation { format, .. }) => {
-                block.write(gpu, 0, &format.encode(values));
-            }
-            (Value::Weights(rows), TensorInit::WeightPart(_, layout)) => {
-                block.write(gpu, 0, &layout.bytes(rows));
-            }
-            (Value::F32(values), _) => block.write(gpu, 0, bytemuck::cast_slice(values)),
+            // In pieces: a matrix may be large.
             (Value::Weights(rows), TensorInit::Weights(_, packing)) => {
                 rows.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
                     block.write(gpu, offset, bytes);
                 });
             }
-            // A table of angles follows from the shape.
-            _ => {}
+            (value, content) => {
+                if let Some(bytes) = value.device_bytes(content) {
+                    block.write(gpu, 0, &bytes);
+                }
+            }
         }
     }
 

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use lathe_kernels::Problem;
 use serde::Serialize;
 
-pub use case::{Case, DRAWS, Draw};
+pub use case::{
+    Case, DRAWS, Draw, Exported, ExportedOutcome, ExportedTensor, Judged, Stored, fits,
+};
 pub use stress::Stress;
-pub use sweep::{Report, Request, sweep, takes_one_shape};
+pub use sweep::{Report, Request, cases, sweep, takes_one_shape};
 
 use crate::error::{Error, Result};
 use crate::execute::{Execute, GpuExecutor};

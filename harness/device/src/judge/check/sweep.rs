@@ -79,7 +79,7 @@ pub fn sweep(
                 let problems = target.problems(text, &gpu.caps)?.into_iter();
                 problems.map(|problem| (problem, request.seed)).collect()
             }
-            None => problems(target, &gpu.caps, request.random, request.seed).into(),
+            None => cases(target, &gpu.caps, request.random, request.seed).into(),
         };
         let group = |subject| Group { subject, problems: Arc::clone(&problems) };
         groups.extend(target.subjects.iter().map(group));
@@ -165,7 +165,12 @@ fn side_by_side<R: Sync, T: Send>(
 /// A kernel's fixed cases, then `random` drawn ones, each with the seed of its inputs, at least one
 /// per kind of stress inputs; the same for all variants. A problem that a file's mapping does not support is moved to the nearest one that
 /// it does, or drawn again.
-fn problems(target: &Target, caps: &Capabilities, random: usize, seed: u64) -> Vec<(Problem, u64)> {
+pub fn cases(
+    target: &Target,
+    caps: &Capabilities,
+    random: usize,
+    seed: u64,
+) -> Vec<(Problem, u64)> {
     /// Problems drawn at most for each one that a file supports.
     const DRAWS_PER_CASE: usize = 500;
     let (kernel, file) = (target.kernel, target.subjects.first().filter(|s| s.is_choosy()));

@@ -26,7 +26,8 @@
 //!
 //! `packing = "file"` before all sections asks for rows of weights without padding.
 //!
-//! `enable subgroups;` (which Tint requires and naga refuses) is accepted.
+//! `enable subgroups;` and `requires subgroup_id;` (which browsers want and naga refuses) are
+//! accepted.
 
 mod bind;
 mod expression;
@@ -49,6 +50,7 @@ use lathe_record::files;
 use mapping::{Mapping, Number, Numbers, Sections, ToleranceMapping};
 use takes::Takes;
 
+use crate::plan::backend_text::for_naga;
 use crate::plan::{Code, Plan, PlanError, Tolerated, fits_grid};
 
 pub use bind::is_padding;

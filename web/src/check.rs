@@ -1,0 +1,283 @@
+//! Cases of kernels as plans: both invocations with inputs, expected outcomes and bounds.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lathe_device::error::Result;
+use lathe_device::judge::check::{
+    Case, CaseResult, ExportedOutcome, ExportedTensor, Judged, Stored, Verdict, cases, fits,
+};
+use lathe_device::gpu::Checks;
+use lathe_device::plan::target::Target;
+use lathe_device::plan::{PlanError, Subject};
+use lathe_kernels::{FloatFormat, Problem, Role};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::pool::{Data, Range, Stage, StagePlan, Texts};
+use crate::{Kind, KindPlan, Request};
+
+/// A case of a variant or a file.
+#[derive(Debug, Serialize)]
+pub(crate) struct CasePlan {
+    kernel: &'static str,
+    variant: String,
+    shape: String,
+    seed: u64,
+    /// Command that repeats it on a device of this machine.
+    repeat: String,
+    /// Hash of the code.
+    source: String,
+    /// Bytes that an invocation must move.
+    bytes: f64,
+    flops: f64,
+    tensors: Vec<TensorPlan>,
+    stages: Vec<StagePlan>,
+    /// Outcomes of both invocations.
+    runs: Vec<Vec<OutcomePlan>>,
+}
+
+/// A case that devices of a kind cannot run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Unavailable {
+    kernel: &'static str,
+    variant: String,
+    shape: String,
+    seed: u64,
+    reason: String,
+}
+
+#[derive(Debug, Serialize)]
+struct TensorPlan {
+    name: String,
+    /// `input`, `output`, `inout`, `scratch` or `counter`.
+    role: &'static str,
+    bytes: u64,
+    /// `f32`, `f16`, `bf16`, `u32`, or `q8_0` of vectors of `head_dim` values.
+    stored: &'static str,
+    head_dim: Option<usize>,
+    /// Content before the first and the second invocation; none for what is there.
+    first: Option<Range>,
+    second: Option<Range>,
+    /// Weights and caches, which benchmarks rotate.
+    large: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct OutcomePlan {
+    tensor: usize,
+    #[serde(flatten)]
+    judged: JudgedPlan,
+}
+
+/// The rule of a tensor's judgement; ranges hold 64-bit floats, words 32-bit integers.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "rule")]
+enum JudgedPlan {
+    Real { value: Range, bound: Range, nmse: f64, unavoidable: f64 },
+    Words { words: Range },
+    Choice { words: Range, at: usize, allowed: Vec<u32> },
+    /// Rows of an index, a value and its bound each.
+    Ranking { values: usize, rows: Range },
+}
+
+/// A case of which nothing is in a pool yet.
+struct Made {
+    plan: CasePlan,
+    stages: Vec<Stage>,
+    tensors: Vec<ExportedTensor>,
+    large: Vec<bool>,
+    runs: [Vec<ExportedOutcome>; 2],
+}
+
+/// Cases of one target and problem for each kind: made, or unavailable for a reason.
+type OfKinds = Vec<(usize, Result<Made, Unavailable>)>;
+
+/// Problems whose cases are made at once and then written.
+const AT_ONCE: usize = 32;
+
+/// Adds the cases of all targets to the kinds' plans.
+pub(crate) fn export(
+    request: &Request<'_>,
+    plans: &mut [KindPlan],
+    texts: &mut Texts,
+    data: &mut Data,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<()> {
+    let (Some(first), kinds) = (request.kinds.first(), request.kinds) else { return Ok(()) };
+    let mut work: Vec<(&Target, Problem, u64, bool)> = Vec::new();
+    for target in request.targets {
+        let problems = match request.shape {
+            Some(text) => {
+                let problems = target.problems(text, &first.caps)?.into_iter();
+                problems.map(|problem| (problem, request.seed)).collect()
+            }
+            None => cases(target, &first.caps, request.random, request.seed),
+        };
+        work.extend(problems.into_iter().map(|(problem, seed)| (target, problem, seed, false)));
+        if let Some(most) = request.bench_bytes {
+            let all = match request.shape {
+                Some(text) => target.problems(text, &first.caps)?,
+                None => target.kernel.bench(),
+            };
+            let small = |problem: &Problem| target.kernel.cost(problem).bytes <= most as f64;
+            let all = all.into_iter().filter(small);
+            work.extend(all.map(|problem| (target, problem, request.seed, true)));
+        }
+    }
+    let done = AtomicUsize::new(0);
+    for some in work.chunks(AT_ONCE) {
+        let made = some.par_iter().map(|(target, problem, seed, bench)| {
+            let made = of_problem(target, problem, *seed, kinds);
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, work.len());
+            made.map(|made| (*bench, made))
+        });
+        let made: Vec<Result<(bool, OfKinds)>> = made.collect();
+        for result in made {
+            let (bench, made) = result?;
+            for (kind, case) in made {
+                match case {
+                    Ok(made) if bench => plans[kind].bench.push(made.pooled(texts, data)?),
+                    Ok(made) => plans[kind].check.push(made.pooled(texts, data)?),
+                    Err(_) if bench => {}
+                    Err(unavailable) => plans[kind].unavailable.push(unavailable),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The cases of all variants of a target on one problem, for each kind. They share their inputs.
+fn of_problem(target: &Target, problem: &Problem, seed: u64, kinds: &[Kind]) -> Result<OfKinds> {
+    let (mut made, mut drawn): (OfKinds, Option<Case>) = (Vec::new(), None);
+    for subject in &target.subjects {
+        for (at, kind) in kinds.iter().enumerate() {
+            let planned = subject.plan(problem, &kind.caps);
+            let plan = match planned {
+                Ok(plan) => fits(subject.kernel, problem, &kind.caps).map(|()| plan),
+                Err(PlanError::Unavailable(reason)) => Err(reason),
+                Err(e) => return Err(e.into_usage()),
+            };
+            let unavailable = |reason| Unavailable {
+                kernel: subject.kernel.name,
+                variant: subject.name(),
+                shape: subject.kernel.show(problem),
+                seed,
+                reason,
+            };
+            let plan = match plan {
+                Ok(plan) => plan,
+                Err(reason) => {
+                    made.push((at, Err(unavailable(reason))));
+                    continue;
+                }
+            };
+            let case = match &drawn {
+                None => Case::drawn_for(plan, problem, seed)?,
+                Some(case) => case.with_plan(plan),
+            };
+            made.push((at, match case.is_reordered() {
+                true => Err(unavailable("its caches have another order, which is not exported".into())),
+                false => Ok(Made::of(subject, &case, seed)?),
+            }));
+            drawn.get_or_insert(case);
+        }
+    }
+    Ok(made)
+}
+
+impl Made {
+    fn of(subject: &Subject, case: &Case, seed: u64) -> Result<Self> {
+        let (op, kernel) = (&case.recording.ops[0], subject.kernel);
+        let stages = op.plan.stages.iter();
+        let stages = stages.map(|stage| Stage::of(&op.plan, stage, &|name| op.tensor(name)));
+        let exported = case.exported()?;
+        let named = CaseResult {
+            kernel: kernel.name.into(),
+            variant: subject.variant.name.into(),
+            wgsl: subject.path().map(|path| path.display().to_string()),
+            shape: kernel.show(case.problem()),
+            seed,
+            verdict: Verdict::Unavailable { reason: String::new() },
+        };
+        let cost = kernel.cost(case.problem());
+        let plan = CasePlan {
+            kernel: kernel.name,
+            variant: subject.name(),
+            repeat: named.reproducer(Checks::Files),
+            shape: named.shape,
+            seed,
+            source: op.plan.fingerprint(),
+            bytes: cost.bytes,
+            flops: cost.flops,
+            tensors: Vec::new(),
+            stages: Vec::new(),
+            runs: Vec::new(),
+        };
+        let rotated = case.rotated();
+        let ids = (0..exported.tensors.len()).map(lathe_device::plan::recording::TensorId);
+        let large = ids.map(|id| rotated.contains(&id)).collect();
+        let (tensors, runs) = (exported.tensors, exported.runs);
+        Ok(Self { plan, stages: stages.collect::<Result<_>>()?, tensors, large, runs })
+    }
+
+    fn pooled(self, texts: &mut Texts, data: &mut Data) -> Result<CasePlan> {
+        let stages = self.stages.into_iter().map(|stage| stage.pooled(texts)).collect();
+        let mut tensors = Vec::new();
+        for (tensor, large) in self.tensors.into_iter().zip(self.large) {
+            let mut range = |bytes: Option<Vec<u8>>| bytes.map(|b| data.add(&b)).transpose();
+            let (first, second) = (range(tensor.first)?, range(tensor.second)?);
+            let (stored, head_dim) = match tensor.stored {
+                Stored::Floats(FloatFormat::F32) => ("f32", None),
+                Stored::Floats(FloatFormat::F16) => ("f16", None),
+                Stored::Floats(FloatFormat::Bf16) => ("bf16", None),
+                Stored::Words => ("u32", None),
+                Stored::Quantised(vectors) => ("q8_0", Some(vectors.head_dim)),
+            };
+            let role = match tensor.role {
+                Some(Role::Input) | None => "input",
+                Some(Role::Output) => "output",
+                Some(Role::InOut) => "inout",
+                Some(Role::Scratch) => "scratch",
+                Some(Role::Counter) => "counter",
+            };
+            let (name, bytes) = (tensor.name, tensor.bytes);
+            tensors.push(TensorPlan { name, role, bytes, stored, head_dim, first, second, large });
+        }
+        let mut runs = Vec::new();
+        for run in self.runs {
+            let outcomes = run.into_iter().map(|outcome| pooled(outcome, data));
+            runs.push(outcomes.collect::<Result<_>>()?);
+        }
+        Ok(CasePlan { tensors, stages, runs, ..self.plan })
+    }
+}
+
+fn pooled(outcome: ExportedOutcome, data: &mut Data) -> Result<OutcomePlan> {
+    let mut floats = |values: &[f64]| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        data.add(&bytes)
+    };
+    let judged = match outcome.judged {
+        Judged::Real { value, bound, limit } => JudgedPlan::Real {
+            value: floats(&value)?,
+            bound: floats(&bound)?,
+            nmse: limit.nmse,
+            unavoidable: limit.unavoidable,
+        },
+        Judged::Ranking { values, rows } => {
+            let rows: Vec<f64> =
+                rows.iter().flat_map(|(i, value, bound)| [f64::from(*i), *value, *bound]).collect();
+            JudgedPlan::Ranking { values, rows: floats(&rows)? }
+        }
+        Judged::Words(words) => JudgedPlan::Words { words: data.add(&le_bytes(&words))? },
+        Judged::Choice { words, at, allowed } => {
+            JudgedPlan::Choice { words: data.add(&le_bytes(&words))?, at, allowed }
+        }
+    };
+    Ok(OutcomePlan { tensor: outcome.tensor, judged })
+}
+
+pub(crate) fn le_bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
