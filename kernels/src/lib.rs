@@ -113,3 +113,15 @@ fn modules_near(name: &str) -> String {
     }
     near.join(", ")
 }
+
+/// The file and the line in it of a line of a linked text, both from 1. `file` is the file that the
+/// text begins with.
+pub fn place<'a>(text: &'a str, file: &'a str, line: usize) -> (&'a str, usize) {
+    let before = text.lines().take(line.saturating_sub(1)).collect::<Vec<_>>();
+    let heading = |line: &&'a str| {
+        let path = line.strip_prefix("// ")?;
+        MODULES.iter().any(|(_, known, _)| *known == path).then_some(path)
+    };
+    let found = before.iter().enumerate().rev().find_map(|(i, line)| Some((i, heading(line)?)));
+    found.map_or((file, line), |(i, path)| (path, line - i - 1))
+}

@@ -10,55 +10,13 @@ pub(crate) const FRAME: Reg = 1 << 15;
 
 /// Operators of one scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[rustfmt::skip]
 pub(crate) enum Un {
-    Copy,
-    NegF,
-    NegI,
-    NotBool,
-    NotBits,
-    AbsF,
-    AbsI,
-    Ceil,
-    Floor,
-    Round,
-    Trunc,
-    Fract,
-    Sqrt,
-    InverseSqrt,
-    Exp,
-    Exp2,
-    Log,
-    Log2,
-    Sin,
-    Cos,
-    Tan,
-    Sinh,
-    Cosh,
-    Tanh,
-    Asin,
-    Acos,
-    Atan,
-    Asinh,
-    Acosh,
-    Atanh,
-    SignF,
-    SignI,
-    Saturate,
-    CountOnes,
-    CountLeading,
-    CountTrailing,
-    Reverse,
-    FirstLeadingI,
-    FirstLeadingU,
-    FirstTrailing,
-    IsNan,
-    IsInf,
-    ToHalf,
-    IntToF,
-    UintToF,
-    NonZeroF,
-    NonZeroI,
-    BoolToF,
+    Copy, NegF, NegI, NotBool, NotBits, AbsF, AbsI, Ceil, Floor, Round, Trunc, Fract, Sqrt,
+    InverseSqrt, Exp, Exp2, Log, Log2, Sin, Cos, Tan, Sinh, Cosh, Tanh, Asin, Acos, Atan, Asinh,
+    Acosh, Atanh, SignF, SignI, Saturate, CountOnes, CountLeading, CountTrailing, Reverse,
+    FirstLeadingI, FirstLeadingU, FirstTrailing, IsNan, IsInf, ToHalf, IntToF, UintToF, NonZeroF,
+    NonZeroI, BoolToF,
     /// f32 to i32 and u32; reported out of range.
     FToInt,
     FToUint,
@@ -71,99 +29,33 @@ pub(crate) enum Un {
     HalfBits,
     /// Byte n as an integer.
     ByteU(u8),
-    ByteI(u8),
-    PackSnorm8,
-    PackUnorm8,
-    PackSnorm16,
-    PackUnorm16,
-    UnpackSnorm8,
-    UnpackUnorm8,
-    UnpackSnorm16,
-    UnpackUnorm16,
-    ClampI8,
-    ClampU8,
-    FrexpFraction,
-    FrexpExponent,
+    ByteI(u8), PackSnorm8, PackUnorm8, PackSnorm16, PackUnorm16, UnpackSnorm8, UnpackUnorm8,
+    UnpackSnorm16, UnpackUnorm16, ClampI8, ClampU8, FrexpFraction, FrexpExponent,
 }
 
 /// Operators of two scalars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[rustfmt::skip]
 pub(crate) enum Bin {
-    AddF,
-    SubF,
-    MulF,
-    DivF,
-    RemF,
-    AddI,
-    SubI,
-    MulI,
-    DivI,
-    DivU,
-    RemI,
-    RemU,
-    EqF,
-    NeF,
-    LtF,
-    LeF,
-    EqI,
-    NeI,
-    LtI,
-    LeI,
-    LtU,
-    LeU,
-    And,
-    Or,
-    Xor,
-    Shl,
-    ShrI,
-    ShrU,
-    MinF,
-    MaxF,
-    MinI,
-    MaxI,
-    MinU,
-    MaxU,
-    Atan2,
-    Pow,
-    Step,
-    Ldexp,
-    Dot4I8,
-    Dot4U8,
+    AddF, SubF, MulF, DivF, RemF, AddI, SubI, MulI, DivI, DivU, RemI, RemU, EqF, NeF, LtF, LeF,
+    EqI, NeI, LtI, LeI, LtU, LeU, And, Or, Xor, Shl, ShrI, ShrU, MinF, MaxF, MinI, MaxI, MinU,
+    MaxU, Atan2, Pow, Step, Ldexp, Dot4I8, Dot4U8,
 }
 
 /// Operators of three scalars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[rustfmt::skip]
 pub(crate) enum Tri {
     /// Condition, if true, if false.
     Select,
-    Fma,
-    ClampF,
-    ClampI,
-    ClampU,
-    Mix,
-    SmoothStep,
-    ExtractI,
-    ExtractU,
+    Fma, ClampF, ClampI, ClampU, Mix, SmoothStep, ExtractI, ExtractU,
 }
 
 /// Operators over the lanes of a subgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[rustfmt::skip]
 pub(crate) enum Fold {
-    All,
-    Any,
-    AddF,
-    AddI,
-    MulF,
-    MulI,
-    MinF,
-    MinI,
-    MinU,
-    MaxF,
-    MaxI,
-    MaxU,
-    And,
-    Or,
-    Xor,
+    All, Any, AddF, AddI, MulF, MulI, MinF, MinI, MinU, MaxF, MaxI, MaxU, And, Or, Xor,
 }
 
 /// Lanes that a fold covers.
@@ -302,24 +194,8 @@ pub(crate) enum Op {
         to: Reg,
         from: Reg,
     },
-    MatrixLoad {
-        access: u32,
-        stride: Reg,
-        unit: u32,
-        row_major: bool,
-        columns: u32,
-        rows: u32,
-        to: Reg,
-    },
-    MatrixStore {
-        access: u32,
-        stride: Reg,
-        unit: u32,
-        row_major: bool,
-        columns: u32,
-        rows: u32,
-        from: Box<[Reg]>,
-    },
+    MatrixLoad(Matrix, Reg),
+    MatrixStore(Matrix, Box<[Reg]>),
     MatrixMulAdd(Box<MulAdd>),
     // Control: places are indices of instructions.
     /// Pushes a frame; the lanes whose condition is false wait for `Else`.
@@ -378,6 +254,18 @@ pub(crate) enum Op {
         skip: u32,
     },
     End,
+}
+
+/// A cooperative matrix in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrix {
+    pub(crate) access: u32,
+    /// Distance of rows or columns, in `unit` scalars.
+    pub(crate) stride: Reg,
+    pub(crate) unit: u32,
+    pub(crate) row_major: bool,
+    pub(crate) columns: u32,
+    pub(crate) rows: u32,
 }
 
 /// `to = a × b + c`

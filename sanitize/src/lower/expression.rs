@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use naga::{
-    BinaryOperator, CooperativeData, Expression, Handle, RelationalFunction, ScalarKind, TypeInner,
-    UnaryOperator,
+    BinaryOperator, CooperativeData, CooperativeSize, Expression, Handle, RelationalFunction,
+    ScalarKind, TypeInner, UnaryOperator,
 };
 
 use super::{Frame, Lower, Place, Value};
 use crate::Error;
-use crate::code::{Bin, Memory, MulAdd, Op, Reg, Rmw, Tri, Un};
+use crate::code::{Bin, Matrix, Memory, MulAdd, Op, Reg, Rmw, Tri, Un};
 use crate::types::{Kind, Length, Ty, Unit};
 
 impl<'a> Lower<'a> {
@@ -163,13 +163,11 @@ impl<'a> Lower<'a> {
                 return self.cast(frame, expr, kind, convert).map(Value::Columns);
             }
             Expression::CooperativeLoad { columns, rows, ref data, .. } => {
-                let (columns, rows) = (columns as u32, rows as u32);
-                let (access, stride, unit) = self.matrix(frame, data)?;
-                let to = self.take(columns * rows)?;
-                let row_major = data.row_major;
-                let op = Op::MatrixLoad { access, stride, unit, row_major, columns, rows, to };
-                self.push(op)?;
-                (to..to + columns * rows).collect()
+                let matrix = self.matrix(frame, (columns, rows), data)?;
+                let count = matrix.columns * matrix.rows;
+                let to = self.take(count)?;
+                self.push(Op::MatrixLoad(matrix, to))?;
+                (to..to + count).collect()
             }
             Expression::CooperativeMultiplyAdd { a, b, c } => {
                 let shape = |this: &Self, of: Handle<Expression>| match *frame.info[of]
@@ -283,13 +281,14 @@ impl<'a> Lower<'a> {
         Ok(Value::Columns((to..to + count).collect()))
     }
 
-    /// Access, stride and units per element of a cooperative matrix in memory. The stride counts
-    /// what the pointer points to, which may be a vector.
+    /// A cooperative matrix in memory. Its stride counts what the pointer points to, which may be a
+    /// vector.
     fn matrix(
         &mut self,
         frame: &mut Frame<'a>,
+        (columns, rows): (CooperativeSize, CooperativeSize),
         data: &CooperativeData,
-    ) -> Result<(u32, Reg, u32), Error> {
+    ) -> Result<Matrix, Error> {
         let mut place = self.place(frame, data.pointer)?;
         let stride = self.columns(frame, data.stride)?[0];
         let (unit, scalar) = match *self.types.inner(&place.ty) {
@@ -298,7 +297,9 @@ impl<'a> Lower<'a> {
             ref other => return Err(Error::Unsupported(format!("a matrix in {other:?}"))),
         };
         place.ty = Ty::Inner(TypeInner::Scalar(scalar));
-        Ok((self.access(&place)?, stride, unit))
+        let (access, row_major) = (self.access(&place)?, data.row_major);
+        let (columns, rows) = (columns as u32, rows as u32);
+        Ok(Matrix { access, stride, unit, row_major, columns, rows })
     }
 
     pub(super) fn matrix_store(
@@ -313,9 +314,8 @@ impl<'a> Lower<'a> {
             return Err(Error::Unsupported("a cooperative store of no matrix".into()));
         };
         let from = self.columns(frame, target)?.to_vec().into();
-        let (access, stride, unit) = self.matrix(frame, data)?;
-        let (columns, rows, row_major) = (columns as u32, rows as u32, data.row_major);
-        self.push(Op::MatrixStore { access, stride, unit, row_major, columns, rows, from })?;
+        let matrix = self.matrix(frame, (columns, rows), data)?;
+        self.push(Op::MatrixStore(matrix, from))?;
         Ok(())
     }
 

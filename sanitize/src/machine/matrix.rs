@@ -2,42 +2,25 @@
 //! columns.
 
 use super::{Group, Machine};
-use crate::code::{Access, FRAME, MulAdd, Op, Reg};
+use crate::code::{Access, FRAME, Matrix, MulAdd, Op, Reg};
 use crate::finding::Fault;
 use crate::types::{Kind, Leaf};
 
 impl Machine<'_> {
     pub(super) fn matrix(&mut self, group: &mut Group, op: &Op) {
         self.whole_subgroups(group, "the operation on a matrix");
-        let program = self.program;
         match *op {
-            Op::MatrixLoad { access, stride, unit, row_major, columns, rows, to } => {
-                let access = &program.accesses[access as usize];
-                self.each_element(
-                    group,
-                    access,
-                    stride,
-                    unit,
-                    (row_major, columns, rows),
-                    |machine, group, access, leaf, lane, i| {
-                        let bits = machine.read(group, access, leaf, lane);
-                        group.columns[(to + i - FRAME) as usize][lane] = bits;
-                    },
-                );
+            Op::MatrixLoad(ref matrix, to) => {
+                self.each_element(group, matrix, |machine, group, access, leaf, lane, i| {
+                    let bits = machine.read(group, access, leaf, lane);
+                    group.columns[(to + i - FRAME) as usize][lane] = bits;
+                });
             }
-            Op::MatrixStore { access, stride, unit, row_major, columns, rows, ref from } => {
-                let access = &program.accesses[access as usize];
-                self.each_element(
-                    group,
-                    access,
-                    stride,
-                    unit,
-                    (row_major, columns, rows),
-                    |machine, group, access, leaf, lane, i| {
-                        let bits = machine.column(group, from[i as usize])[lane];
-                        machine.write(group, access, leaf, lane, bits);
-                    },
-                );
+            Op::MatrixStore(ref matrix, ref from) => {
+                self.each_element(group, matrix, |machine, group, access, leaf, lane, i| {
+                    let bits = machine.column(group, from[i as usize])[lane];
+                    machine.write(group, access, leaf, lane, bits);
+                });
             }
             Op::MatrixMulAdd(ref op) => self.mul_add(group, op),
             _ => {}
@@ -48,12 +31,11 @@ impl Machine<'_> {
     fn each_element(
         &mut self,
         group: &mut Group,
-        access: &Access,
-        stride: Reg,
-        unit: u32,
-        (row_major, columns, rows): (bool, u32, u32),
+        &Matrix { access, stride, unit, row_major, columns, rows }: &Matrix,
         each: impl Fn(&mut Self, &mut Group, &Access, &Leaf, usize, u32),
     ) {
+        let program = self.program;
+        let access = &program.accesses[access as usize];
         let width = self.options.width as usize;
         let size = match (access.memory, access.leaves[0].kind) {
             (crate::code::Memory::Buffer(_), Kind::F16) => 2,

@@ -394,7 +394,7 @@ impl Machine<'_> {
                 | Op::Atomic { .. }
                 | Op::Uniform { .. } => self.memory(group, op),
                 Op::Fold { .. } | Op::Ballot { .. } | Op::Move { .. } => self.subgroup(group, op),
-                Op::MatrixLoad { .. } | Op::MatrixStore { .. } | Op::MatrixMulAdd(_) => {
+                Op::MatrixLoad(..) | Op::MatrixStore(..) | Op::MatrixMulAdd(_) => {
                     self.matrix(group, op);
                 }
                 _ => stop = self.control(group, op),

@@ -1,7 +1,7 @@
 //! The recording on the device: pipelines and bind groups prepared once, encoded any number of
 //! times.
 
-mod content;
+pub(super) mod content;
 mod op_timer;
 mod stream;
 
@@ -269,11 +269,12 @@ fn allocated(
             None => DeviceBuffer::new(gpu, name, content.device_bytes(), policy)?,
         };
         let mut written = done;
-        let mut on = |bytes| {
-            written += bytes;
+        let mut write = |offset, bytes: &[u8]| {
+            block.write(gpu, offset, bytes);
+            written += bytes.len() as u64;
             progress(written, total);
         };
-        gpu.caught(|| fill(gpu, &block, content, &mut on))?;
+        gpu.caught(|| fill(content, &mut write))?;
         done += content.device_bytes();
         progress(done, total);
         gpu.check_faults()?;

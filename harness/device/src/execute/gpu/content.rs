@@ -1,6 +1,5 @@
 //! Tensor contents as bytes of the device: laid out, read back, shared.
 
-use crate::gpu::{DeviceBuffer, Gpu};
 use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::TensorInit;
 
@@ -21,23 +20,18 @@ pub(super) fn alike(a: &TensorInit, b: &TensorInit) -> bool {
     same && a.device_bytes() == b.device_bytes()
 }
 
-/// Writes the initial content of a new tensor. `on` receives the number of bytes written by each
-/// upload: a matrix may be half of a model.
-pub(super) fn fill(gpu: &Gpu, block: &DeviceBuffer, content: &TensorInit, on: &mut dyn FnMut(u64)) {
+/// Initial content of a tensor, by parts of at most [`UPLOAD_BYTES`] with their byte offsets: a
+/// matrix may be half of a model.
+pub(in crate::execute) fn fill(content: &TensorInit, write: &mut dyn FnMut(u64, &[u8])) {
     match content {
         // wgpu hands out zeroed memory, but a guarded block is poisoned.
-        TensorInit::Counter(len) => block.write(gpu, 0, &vec![0; 4 * len]),
+        TensorInit::Counter(len) => write(0, &vec![0; 4 * len]),
         TensorInit::Activation { .. } | TensorInit::Words(_) | TensorInit::Kv { .. } => {}
         TensorInit::Apart(_) => {}
-        TensorInit::WeightPart(rows, layout) => block.write(gpu, 0, &layout.bytes(rows)),
-        TensorInit::Values(values) => block.write(gpu, 0, bytemuck::cast_slice(values)),
-        TensorInit::Weights(rows, packing) => {
-            rows.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
-                block.write(gpu, offset, bytes);
-                on(bytes.len() as u64);
-            });
-        }
-        TensorInit::Rope(spec) => block.write(gpu, 0, bytemuck::cast_slice(&spec.table())),
-        TensorInit::Uniform(bytes) => block.write(gpu, 0, bytes),
+        TensorInit::WeightPart(rows, layout) => write(0, &layout.bytes(rows)),
+        TensorInit::Values(values) => write(0, bytemuck::cast_slice(values)),
+        TensorInit::Weights(rows, packing) => rows.pack(*packing, UPLOAD_BYTES as usize, write),
+        TensorInit::Rope(spec) => write(0, bytemuck::cast_slice(&spec.table())),
+        TensorInit::Uniform(bytes) => write(0, bytes),
     }
 }

@@ -8,11 +8,13 @@ use lathe_kernels::{
     STATE_WORDS, StateWord,
 };
 use lathe_record::rng::Rng;
+use lathe_sanitize::{Buffer, Options};
 
 use super::Verdict;
 use super::draw::{InputKind, draw};
 use crate::error::Result;
 use crate::execute::GpuExecutor;
+use crate::execute::interpreter::Interpreter;
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
 use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, poison};
@@ -67,11 +69,17 @@ impl Case {
     /// exceeds the largest binding of `gpu`.
     pub fn new(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
         let kernel = plan.kernel;
-        oracle::exists(kernel)?;
         if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes) {
             let what = format!("{} {}", kernel.name, kernel.show(problem));
             return Err(gpu.unavailable(what, reason));
         }
+        Self::without_device(plan, problem, seed)
+    }
+
+    /// The same for no device: nothing limits the size of a tensor.
+    pub fn without_device(plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        let kernel = plan.kernel;
+        oracle::exists(kernel)?;
         let mut rng = Rng::new(seed);
         let (mut drawn, mut values) = (Vec::new(), Vec::new());
         for b in given(kernel) {
@@ -218,7 +226,7 @@ impl Case {
         }
         let block = first.copied(gpu, name)?;
         let value = self.value(id, draw);
-        gpu.caught(|| self.write_value(gpu, &block, id, &value))?;
+        gpu.caught(|| self.encode(id, &value, &mut |at, bytes| block.write(gpu, at, bytes)))?;
         Ok(block)
     }
 
@@ -285,6 +293,52 @@ impl Case {
         Ok(executor)
     }
 
+    /// The case in the interpreter with its inputs written. Outputs and scratch memory are not.
+    pub fn interpreter(&self, options: Options) -> Interpreter {
+        let mut executor = Interpreter::new(Arc::clone(&self.recording), options);
+        for id in (0..self.recording.tensors.len()).map(TensorId) {
+            let block = executor.block(id);
+            match self.role(id) {
+                Some(Role::Output | Role::Scratch) => {
+                    *block = Buffer::unwritten(vec![poison(); block.words.len()]);
+                }
+                Some(Role::Counter) => block.words.fill(0),
+                // Weights and tables are there already.
+                _ => {
+                    block.written = None;
+                    if let Some(value @ (Value::F32(_) | Value::U32(_))) =
+                        self.inputs.values.get(id.0)
+                    {
+                        // Padding is undefined: a result made of it is no number.
+                        block.words.fill(poison());
+                        self.encode(id, value, &mut |at, bytes| executor.write(id, at, bytes));
+                    }
+                }
+            }
+        }
+        executor
+    }
+
+    /// Gives one more run of the interpreter stress inputs, as [`Case::stress_inputs`] does.
+    pub(crate) fn stress_interpreted(&self, executor: &mut Interpreter) -> Draw {
+        let draw = Draw { large: 0, small: DRAWS };
+        for id in self.renewed() {
+            let value = self.value(id, draw);
+            self.encode(id, &value, &mut |at, bytes| executor.write(id, at, bytes));
+        }
+        draw
+    }
+
+    /// [`Case::judge_found`] of the interpreter's memory.
+    pub(crate) fn judge_interpreted(
+        &self,
+        executor: &Interpreter,
+        draw: Draw,
+        found: &[(TensorId, Vec<u8>)],
+    ) -> Result<Verdict> {
+        self.judge_left(draw, found, &|id| Ok((executor.read(id), None)))
+    }
+
     /// Undoes a run: restores the state of [`Case::prepare`] of all tensors that are written, and
     /// of small inputs. Large inputs are unchanged: writing the caches of a long context would take
     /// longer than attending to them.
@@ -315,7 +369,10 @@ impl Case {
     fn write_drawn(&self, executor: &GpuExecutor, id: TensorId) {
         match self.inputs.values.get(id.0) {
             None | Some(Value::Weights(_)) => {}
-            Some(value) => self.write_value(&executor.gpu, executor.block(id), id, value),
+            Some(value) => {
+                let (gpu, block) = (&executor.gpu, executor.block(id));
+                self.encode(id, value, &mut |at, bytes| block.write(gpu, at, bytes));
+            }
         }
     }
 
@@ -383,23 +440,22 @@ impl Case {
         is_large(self.content(tensor))
     }
 
-    fn write_value(&self, gpu: &Gpu, block: &DeviceBuffer, tensor: TensorId, value: &Value) {
+    /// A value as bytes of the device, by parts with their offsets.
+    fn encode(&self, tensor: TensorId, value: &Value, write: &mut dyn FnMut(u64, &[u8])) {
         match (value, self.content(tensor)) {
-            (Value::U32(words), _) => block.write(gpu, 0, bytemuck::cast_slice(words)),
+            (Value::U32(words), _) => write(0, bytemuck::cast_slice(words)),
             (Value::F32(values), TensorInit::Kv { vectors, order, .. }) => {
-                block.write(gpu, 0, &order.to_device(vectors.encode(values), vectors.bytes()));
+                write(0, &order.to_device(vectors.encode(values), vectors.bytes()));
             }
             (Value::F32(values), TensorInit::Activation { format, .. }) => {
-                block.write(gpu, 0, &format.encode(values));
+                write(0, &format.encode(values));
             }
             (Value::Weights(rows), TensorInit::WeightPart(_, layout)) => {
-                block.write(gpu, 0, &layout.bytes(rows));
+                write(0, &layout.bytes(rows));
             }
-            (Value::F32(values), _) => block.write(gpu, 0, bytemuck::cast_slice(values)),
+            (Value::F32(values), _) => write(0, bytemuck::cast_slice(values)),
             (Value::Weights(rows), TensorInit::Weights(_, packing)) => {
-                rows.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
-                    block.write(gpu, offset, bytes);
-                });
+                rows.pack(*packing, UPLOAD_BYTES as usize, write);
             }
             // A table of angles follows from the shape.
             _ => {}
@@ -411,13 +467,20 @@ impl Case {
     /// list of candidates must not name one twice.
     pub(super) fn stress_inputs(&self, executor: &GpuExecutor) -> Result<Draw> {
         let draw = Draw { large: 0, small: DRAWS };
-        let (gpu, goes_on) = (&executor.gpu, self.counts());
-        let renewed = |role| role == Role::Input || role == Role::InOut && goes_on;
-        for id in self.bound(renewed).into_iter().filter(|id| !self.is_large(*id)) {
+        let gpu = &executor.gpu;
+        for id in self.renewed() {
             let (block, value) = (executor.block(id), self.value(id, draw));
-            gpu.caught(|| self.write_value(gpu, block, id, &value))?;
+            gpu.caught(|| self.encode(id, &value, &mut |at, bytes| block.write(gpu, at, bytes)))?;
         }
         Ok(draw)
+    }
+
+    /// Tensors that stress inputs are drawn for.
+    fn renewed(&self) -> Vec<TensorId> {
+        let goes_on = self.counts();
+        let mut ids = self.bound(|role| role == Role::Input || role == Role::InOut && goes_on);
+        ids.retain(|id| !self.is_large(*id));
+        ids
     }
 
     /// The step state that an invocation reads and writes, and the byte offsets of its seeds, one
@@ -461,6 +524,20 @@ impl Case {
         draw: Draw,
         found: &[(TensorId, Vec<u8>)],
     ) -> Result<Verdict> {
+        self.judge_left(draw, found, &|id| match policy {
+            Policy::Plain => Ok((executor.block(id).read(&executor.gpu)?, None)),
+            Policy::Guarded => executor.block(id).read_guarded(&executor.gpu),
+        })
+    }
+
+    /// Compares what an executor left in memory, which `read` returns with the place of a word
+    /// outside of the tensor that was written.
+    fn judge_left(
+        &self,
+        draw: Draw,
+        found: &[(TensorId, Vec<u8>)],
+        read: &dyn Fn(TensorId) -> Result<(Vec<u8>, Option<i64>)>,
+    ) -> Result<Verdict> {
         let op = &self.recording.ops[0];
         let mut state = self.inputs.problem.state;
         let expected = match found {
@@ -487,10 +564,7 @@ impl Case {
             if role == Some(Role::Input) {
                 continue;
             }
-            let (bytes, touched) = match policy {
-                Policy::Plain => (executor.block(id).read(&executor.gpu)?, None),
-                Policy::Guarded => executor.block(id).read_guarded(&executor.gpu)?,
-            };
+            let (bytes, touched) = read(id)?;
             if let Some(at) = touched {
                 let len = bytes.len();
                 let reason = format!("{name}: wrote outside the tensor, at byte {at} of {len}");
