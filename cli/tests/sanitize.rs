@@ -1,6 +1,10 @@
 //! The interpreter against naga and the device: every operator and builtin function by type, and
 //! every variant's smallest case. Faults of each kind are planted in `sanitize/tests`.
 
+use lathe_harness::execute::interpreter::Found;
+use lathe_harness::judge::check::Verdict;
+use lathe_harness::judge::sanitize::{CaseResult, Report, Request, sanitize};
+use lathe_harness::plan::target::Target;
 use lathe_harness::wgpu;
 use lathe_sanitize::{Buffer, Options, Program, run};
 use wgpu::util::{BufferInitDescriptor, DeviceExt as _};
@@ -29,13 +33,43 @@ const fn f(value: f32) -> u32 {
 }
 
 const FLOATS: &[u32] = &[
-    f(0.0), f(1.0), f(-1.0), f(0.5), f(-0.5), f(1.5), f(2.5), f(-2.5), f(3.7), f(-0.001), f(100.25),
-    f(-7.75), f(0.3), f(1234.5), f(-65.0), f(0.007),
+    f(0.0),
+    f(1.0),
+    f(-1.0),
+    f(0.5),
+    f(-0.5),
+    f(1.5),
+    f(2.5),
+    f(-2.5),
+    f(3.7),
+    f(-0.001),
+    f(100.25),
+    f(-7.75),
+    f(0.3),
+    f(1234.5),
+    f(-65.0),
+    f(0.007),
 ];
 
 const INTEGERS: &[u32] = &[
-    0, 1, 2, 3, 5, 7, 31, 32, 100, 255, 256, 65_535, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff,
-    0xdead_beef, 0x8040_2010, 0xffff_fff0,
+    0,
+    1,
+    2,
+    3,
+    5,
+    7,
+    31,
+    32,
+    100,
+    255,
+    256,
+    65_535,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    0xdead_beef,
+    0x8040_2010,
+    0xffff_fff0,
 ];
 
 /// Transcendental functions: WGSL allows these errors, software Vulkan keeps them.
@@ -47,34 +81,68 @@ const TABLES: &[Table] = &[
         ty: "f32",
         arguments: FLOATS,
         rows: &[
-            (Bits, "a + b"), (Bits, "a - b"), (Bits, "a * b"), (CLOSE, "a / (abs(b) + 1.0)"),
-            (Bits, "-a"), (Bits, "abs(a)"), (Bits, "min(a, b)"), (Bits, "max(a, b)"),
-            (Bits, "clamp(a, -1.0, 2.0)"), (Bits, "saturate(a)"), (Bits, "floor(a)"),
-            (Bits, "ceil(a)"), (Bits, "round(a)"), (Bits, "trunc(a)"), (CLOSE, "fract(a)"),
-            (Bits, "sign(a)"), (Bits, "step(a, b)"), (CLOSE, "fma(a, b, c)"),
-            (Near(1e-5, 1e-4), "mix(a, b, c)"), (Near(1e-5, 1e-4), "a % (abs(b) + 1.0)"),
-            (CLOSE, "sqrt(abs(a))"), (CLOSE, "inverseSqrt(abs(a) + 0.1)"),
-            (ROUGH, "exp(0.01 * a)"), (ROUGH, "exp2(0.01 * a)"), (ROUGH, "log(abs(a) + 0.1)"),
-            (ROUGH, "log2(abs(a) + 0.1)"), (Near(1e-3, 1e-3), "sin(0.1 * a)"),
-            (Near(1e-3, 1e-3), "cos(0.1 * a)"), (Near(1e-3, 1e-3), "tan(0.0005 * a)"),
-            (Near(1e-3, 1e-3), "atan(a)"), (Near(1e-3, 1e-3), "atan2(a, abs(b) + 0.1)"),
+            (Bits, "a + b"),
+            (Bits, "a - b"),
+            (Bits, "a * b"),
+            (CLOSE, "a / (abs(b) + 1.0)"),
+            (Bits, "-a"),
+            (Bits, "abs(a)"),
+            (Bits, "min(a, b)"),
+            (Bits, "max(a, b)"),
+            (Bits, "clamp(a, -1.0, 2.0)"),
+            (Bits, "saturate(a)"),
+            (Bits, "floor(a)"),
+            (Bits, "ceil(a)"),
+            (Bits, "round(a)"),
+            (Bits, "trunc(a)"),
+            (CLOSE, "fract(a)"),
+            (Bits, "sign(a)"),
+            (Bits, "step(a, b)"),
+            (CLOSE, "fma(a, b, c)"),
+            (Near(1e-5, 1e-4), "mix(a, b, c)"),
+            (Near(1e-5, 1e-4), "a % (abs(b) + 1.0)"),
+            (CLOSE, "sqrt(abs(a))"),
+            (CLOSE, "inverseSqrt(abs(a) + 0.1)"),
+            (ROUGH, "exp(0.01 * a)"),
+            (ROUGH, "exp2(0.01 * a)"),
+            (ROUGH, "log(abs(a) + 0.1)"),
+            (ROUGH, "log2(abs(a) + 0.1)"),
+            (Near(1e-3, 1e-3), "sin(0.1 * a)"),
+            (Near(1e-3, 1e-3), "cos(0.1 * a)"),
+            (Near(1e-3, 1e-3), "tan(0.0005 * a)"),
+            (Near(1e-3, 1e-3), "atan(a)"),
+            (Near(1e-3, 1e-3), "atan2(a, abs(b) + 0.1)"),
             (Near(1e-3, 1e-3), "asin(clamp(a, -1.0, 1.0))"),
-            (Near(1e-3, 1e-3), "acos(clamp(a, -1.0, 1.0))"), (Near(1e-3, 1e-3), "sinh(0.001 * a)"),
-            (Near(1e-3, 1e-3), "cosh(0.001 * a)"), (Near(1e-3, 1e-3), "tanh(a)"),
-            (Near(1e-3, 1e-3), "asinh(a)"), (Near(1e-3, 1e-3), "acosh(abs(a) + 1.0)"),
+            (Near(1e-3, 1e-3), "acos(clamp(a, -1.0, 1.0))"),
+            (Near(1e-3, 1e-3), "sinh(0.001 * a)"),
+            (Near(1e-3, 1e-3), "cosh(0.001 * a)"),
+            (Near(1e-3, 1e-3), "tanh(a)"),
+            (Near(1e-3, 1e-3), "asinh(a)"),
+            (Near(1e-3, 1e-3), "acosh(abs(a) + 1.0)"),
             (Near(1e-3, 1e-3), "atanh(0.0005 * a)"),
             (Near(1e-3, 1e-4), "pow(abs(a) + 0.1, clamp(b, -2.0, 2.0))"),
-            (Near(1e-4, 1e-4), "smoothstep(-3.0, 5.0, a)"), (CLOSE, "degrees(a)"),
-            (CLOSE, "radians(a)"), (CLOSE, "length(vec3(a, b, c))"),
-            (CLOSE, "distance(vec2(a, b), vec2(b, c))"), (Near(1e-5, 1e-2), "dot(vec3(a, b, c), vec3(c, a, b))"),
+            (Near(1e-4, 1e-4), "smoothstep(-3.0, 5.0, a)"),
+            (CLOSE, "degrees(a)"),
+            (CLOSE, "radians(a)"),
+            (CLOSE, "length(vec3(a, b, c))"),
+            (CLOSE, "distance(vec2(a, b), vec2(b, c))"),
+            (Near(1e-5, 1e-2), "dot(vec3(a, b, c), vec3(c, a, b))"),
             (Near(1e-5, 1e-1), "cross(vec3(a, b, c), vec3(c, a, b)).y"),
             (ROUGH, "normalize(vec3(a, b, 1.0)).x"),
             (Near(1e-4, 1e-2), "reflect(vec2(a, 0.01 * b), vec2(0.6, 0.8)).y"),
-            (CLOSE, "modf(a).fract"), (Bits, "modf(a).whole"), (Bits, "frexp(a).fract"),
-            (Bits, "f32(frexp(a).exp)"), (Bits, "ldexp(a, 3)"), (Bits, "quantizeToF16(a)"),
-            (Bits, "select(a, b, a < b)"), (Bits, "select(a, b, a >= b)"),
-            (Bits, "select(a, b, a == b)"), (Bits, "select(a, b, a != 0.5)"),
-            (Bits, "f32(i32(a))"), (Bits, "f32(u32(abs(a)))"), (Bits, "f32(bool(a))"),
+            (CLOSE, "modf(a).fract"),
+            (Bits, "modf(a).whole"),
+            (Bits, "frexp(a).fract"),
+            (Bits, "f32(frexp(a).exp)"),
+            (Bits, "ldexp(a, 3)"),
+            (Bits, "quantizeToF16(a)"),
+            (Bits, "select(a, b, a < b)"),
+            (Bits, "select(a, b, a >= b)"),
+            (Bits, "select(a, b, a == b)"),
+            (Bits, "select(a, b, a != 0.5)"),
+            (Bits, "f32(i32(a))"),
+            (Bits, "f32(u32(abs(a)))"),
+            (Bits, "f32(bool(a))"),
             (Bits, "vec4(a, b, c, 1.0).zxyw[i % 4u]"),
             (Bits, "array<f32, 3>(a, b, c)[i % 3u]"),
             (Near(1e-5, 1e-1), "(mat2x2<f32>(a, b, c, 1.0) * vec2(c, b)).x"),
@@ -94,38 +162,71 @@ const TABLES: &[Table] = &[
         ty: "u32",
         arguments: INTEGERS,
         rows: &[
-            (Bits, "a + b"), (Bits, "a - b"), (Bits, "a * b"), (Bits, "a / max(b, 1u)"),
-            (Bits, "a % max(b, 1u)"), (Bits, "a & b"), (Bits, "a | b"), (Bits, "a ^ b"),
-            (Bits, "~a"), (Bits, "a << (b & 31u)"), (Bits, "a >> (b & 31u)"), (Bits, "min(a, b)"),
-            (Bits, "max(a, b)"), (Bits, "clamp(a, 5u, 1000u)"), (Bits, "countLeadingZeros(a)"),
-            (Bits, "countTrailingZeros(a)"), (Bits, "countOneBits(a)"), (Bits, "reverseBits(a)"),
-            (Bits, "firstLeadingBit(a)"), (Bits, "firstTrailingBit(a)"),
-            (Bits, "extractBits(a, b & 31u, 5u)"), (Bits, "insertBits(a, c, b & 15u, 9u)"),
-            (Bits, "dot4U8Packed(a, b)"), (Bits, "u32(dot4I8Packed(a, b))"),
+            (Bits, "a + b"),
+            (Bits, "a - b"),
+            (Bits, "a * b"),
+            (Bits, "a / max(b, 1u)"),
+            (Bits, "a % max(b, 1u)"),
+            (Bits, "a & b"),
+            (Bits, "a | b"),
+            (Bits, "a ^ b"),
+            (Bits, "~a"),
+            (Bits, "a << (b & 31u)"),
+            (Bits, "a >> (b & 31u)"),
+            (Bits, "min(a, b)"),
+            (Bits, "max(a, b)"),
+            (Bits, "clamp(a, 5u, 1000u)"),
+            (Bits, "countLeadingZeros(a)"),
+            (Bits, "countTrailingZeros(a)"),
+            (Bits, "countOneBits(a)"),
+            (Bits, "reverseBits(a)"),
+            (Bits, "firstLeadingBit(a)"),
+            (Bits, "firstTrailingBit(a)"),
+            (Bits, "extractBits(a, b & 31u, 5u)"),
+            (Bits, "insertBits(a, c, b & 15u, 9u)"),
+            (Bits, "dot4U8Packed(a, b)"),
+            (Bits, "u32(dot4I8Packed(a, b))"),
             (Bits, "dot(unpack4xU8(a), vec4(1u, 256u, 65536u, 16777216u))"),
             (Bits, "u32(dot(unpack4xI8(a), vec4(1i, 3i, 5i, 7i)))"),
-            (Bits, "pack4xU8(vec4(a, b, c, 300u))"), (Bits, "pack4xU8Clamp(vec4(a, b, c, 300u))"),
+            (Bits, "pack4xU8(vec4(a, b, c, 300u))"),
+            (Bits, "pack4xU8Clamp(vec4(a, b, c, 300u))"),
             (Bits, "pack4xI8(vec4<i32>(vec4(a, b, c, 300u)))"),
             (Bits, "pack4xI8Clamp(vec4<i32>(vec4(a, b, c, 300u)))"),
-            (Bits, "select(1u, 2u, a < b)"), (Bits, "select(1u, 2u, a >= b)"),
+            (Bits, "select(1u, 2u, a < b)"),
+            (Bits, "select(1u, 2u, a >= b)"),
             (Bits, "select(1u, 2u, a == b || b > c && c != 7u)"),
             (Bits, "select(1u, 2u, all(vec2(a, b) < vec2(b, c)))"),
             (Bits, "select(1u, 2u, any(vec2(a, b) <= vec2(b, c)))"),
-            (Bits, "select(1u, 2u, !(a > b) | (b > c) & (c != 3u))"), (Bits, "u32(bool(a))"),
-            (Bits, "u32(bitcast<f32>(a & 0x42ffffffu) * 0.5)"), (Bits, "u32(f32(a) * 0.25)"),
+            (Bits, "select(1u, 2u, !(a > b) | (b > c) & (c != 3u))"),
+            (Bits, "u32(bool(a))"),
+            (Bits, "u32(bitcast<f32>(a & 0x42ffffffu) * 0.5)"),
+            (Bits, "u32(f32(a) * 0.25)"),
         ],
     },
     Table {
         ty: "i32",
         arguments: INTEGERS,
         rows: &[
-            (Bits, "a + b"), (Bits, "a - b"), (Bits, "a * b"), (Bits, "a / max(b, 2)"),
-            (Bits, "a % max(b, 2)"), (Bits, "-a"), (Bits, "~a"), (Bits, "abs(a)"),
-            (Bits, "sign(a)"), (Bits, "a >> (u32(b) & 31u)"), (Bits, "a << (u32(b) & 31u)"),
-            (Bits, "min(a, b)"), (Bits, "max(a, b)"), (Bits, "clamp(a, -5, 1000)"),
-            (Bits, "firstLeadingBit(a)"), (Bits, "extractBits(a, 7u, u32(b) & 15u)"),
-            (Bits, "select(1, 2, a < b)"), (Bits, "select(1, 2, a >= b)"),
-            (Bits, "i32(f32(a) * 0.25)"), (Bits, "dot(vec3(a, b, c), vec3(b, c, a))"),
+            (Bits, "a + b"),
+            (Bits, "a - b"),
+            (Bits, "a * b"),
+            (Bits, "a / max(b, 2)"),
+            (Bits, "a % max(b, 2)"),
+            (Bits, "-a"),
+            (Bits, "~a"),
+            (Bits, "abs(a)"),
+            (Bits, "sign(a)"),
+            (Bits, "a >> (u32(b) & 31u)"),
+            (Bits, "a << (u32(b) & 31u)"),
+            (Bits, "min(a, b)"),
+            (Bits, "max(a, b)"),
+            (Bits, "clamp(a, -5, 1000)"),
+            (Bits, "firstLeadingBit(a)"),
+            (Bits, "extractBits(a, 7u, u32(b) & 15u)"),
+            (Bits, "select(1, 2, a < b)"),
+            (Bits, "select(1, 2, a >= b)"),
+            (Bits, "i32(f32(a) * 0.25)"),
+            (Bits, "dot(vec3(a, b, c), vec3(b, c, a))"),
         ],
     },
 ];
@@ -148,7 +249,8 @@ fn kernel(table: &Table) -> String {
 }
 
 fn interpreted(text: &str, x: &[u32], words: usize, groups: u32) -> Vec<u32> {
-    let module = naga::front::wgsl::parse_str(text).unwrap_or_else(|e| panic!("{}", e.emit_to_string(text)));
+    let module =
+        naga::front::wgsl::parse_str(text).unwrap_or_else(|e| panic!("{}", e.emit_to_string(text)));
     let all = naga::valid::Capabilities::all();
     let info = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), all);
     let info = { info }.validate(&module).unwrap();
@@ -235,9 +337,61 @@ fn operators_and_builtins_agree_with_the_device() {
                 };
                 let args: Vec<_> = args.iter().map(|v| shown(*v)).collect();
                 let (ours, theirs) = (shown(ours[at]), shown(theirs[at]));
-                wrong += &format!("{}: {expression} of {args:?}: {ours}, device {theirs}\n", table.ty);
+                wrong +=
+                    &format!("{}: {expression} of {args:?}: {ours}, device {theirs}\n", table.ty);
             }
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A run of the interpreter over targets.
+fn sanitized(targets: &[Target], shape: Option<&str>, widths: &[u32]) -> Report {
+    let request = Request { targets, shape, smallest: shape.is_none(), widths, seed: 7 };
+    sanitize(&request, &|_, _| {}).unwrap()
+}
+
+#[test]
+fn every_variant_is_clean_at_each_subgroup_size() {
+    let report = sanitized(&Target::parse(None).unwrap(), None, &[4, 32, 64]);
+    for case in &report.cases {
+        let is_unavailable = matches!(case.verdict, Verdict::Unavailable { .. });
+        assert!(is_unavailable || case.is_clean(), "{}\n{case:#?}", case.reproducer());
+    }
+    // A variant that is unavailable everywhere was not looked at.
+    for subject in Target::parse(None).unwrap().iter().flat_map(|target| &target.subjects) {
+        let (kernel, variant) = (subject.kernel.name, subject.variant.name);
+        let own =
+            |case: &&CaseResult| (case.kernel.as_str(), case.variant.as_str()) == (kernel, variant);
+        assert!(report.cases.iter().filter(own).any(CaseResult::is_clean), "{kernel}/{variant}");
+    }
+}
+
+#[test]
+fn kernels_that_pass_on_the_device_by_luck_are_refused() {
+    // File, kernel, shape, fault and line; without a line, the output is wrong from 16 lanes on.
+    let cheats = [
+        ("rms_no_barrier.wgsl", "rms_norm/workgroup", "ROWS=2,N=300", Some(("race", 44))),
+        ("rms_zero_init.wgsl", "rms_norm/workgroup", "ROWS=2,N=300", Some(("uninitialised", 42))),
+        ("race_gemv.toml", "gemv", "ROWS=5,K=64,WEIGHT=f32", Some(("race", 17))),
+        ("rms_sg8.wgsl", "rms_norm/subgroup", "ROWS=2,N=300", None),
+    ];
+    for (file, kernel, shape, fault) in cheats {
+        let path = format!("{}/tests/sanitize/{file}", env!("CARGO_MANIFEST_DIR"));
+        let target = Target::one(kernel).unwrap().with_file(path.as_ref()).unwrap();
+        let report = sanitized(&[target], Some(shape), &[8, 16, 32]);
+        match fault {
+            Some((fault, line)) => {
+                let found = &report.cases[0].findings;
+                let wgsl = file.replace(".toml", ".wgsl");
+                let is_it =
+                    |f: &Found| f.fault == fault && f.line == line && f.file.ends_with(&wgsl);
+                assert!(found.iter().any(is_it), "{file}: {found:#?}");
+            }
+            None => {
+                let clean: Vec<bool> = report.cases.iter().map(CaseResult::is_clean).collect();
+                assert_eq!(clean, [true, false, false], "{file}: {:#?}", report.cases);
+            }
+        }
+    }
 }

@@ -100,7 +100,7 @@ pub(crate) enum Rmw {
 }
 
 /// Memory outside of registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Memory {
     /// A buffer by its number among the program's.
     Buffer(u32),

@@ -101,21 +101,20 @@ pub fn line(text: &str, at: u32) -> u32 {
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) all: Vec<Finding>,
-    known: HashMap<(Fault, u32, u32), usize>,
+    known: HashMap<Key, usize>,
 }
+
+/// Fault and places in the source.
+pub(crate) type Key = (Fault, u32, u32);
 
 impl Findings {
     /// Counts a finding; `make` describes the first one of its places.
-    pub(crate) fn add(
-        &mut self,
-        (fault, at, other): (Fault, u32, u32),
-        make: impl FnOnce() -> Finding,
-    ) {
-        if let Some(known) = self.known.get(&(fault, at, other)) {
+    pub(crate) fn add(&mut self, key: Key, make: impl FnOnce() -> Finding) {
+        if let Some(known) = self.known.get(&key) {
             self.all[*known].times += 1;
             return;
         }
-        self.known.insert((fault, at, other), self.all.len());
+        self.known.insert(key, self.all.len());
         self.all.push(make());
     }
 }

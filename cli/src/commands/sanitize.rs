@@ -5,9 +5,14 @@ use lathe_harness::error::{Error, Result};
 use lathe_harness::judge::check::Verdict;
 use lathe_harness::judge::sanitize::{CaseResult, Report, Request, sanitize};
 
+use lathe_harness::plan::target::Target;
+
 use crate::global::Global;
 use crate::wgsl::{WgslOpts, watch};
 use crate::{out, table};
+
+/// Subgroup sizes of today's adapters.
+const SIZES: [u32; 5] = [4, 8, 16, 32, 64];
 
 #[derive(Debug, Args)]
 pub(crate) struct Opts {
@@ -15,7 +20,7 @@ pub(crate) struct Opts {
     target: Option<String>,
     /// Subgroup sizes, each a power of two from 1 to 128
     #[arg(
-        long, value_name = "N,…", value_delimiter = ',', default_value = "4,8,16,32,64",
+        long, value_name = "N,…", value_delimiter = ',', default_values_t = SIZES,
         value_parser = size
     )]
     subgroup_size: Vec<u32>,
@@ -48,12 +53,7 @@ fn once(global: &Global, opts: &Opts) -> Result<()> {
         widths: &opts.subgroup_size,
         seed: opts.seed,
     };
-    let bar = global.progress(0, "sanitizing", false);
-    let report = sanitize(&request, &|_, total| {
-        bar.set_length(total as u64);
-        bar.inc(1);
-    })?;
-    bar.finish_and_clear();
+    let report = interpreted(global, &request)?;
     global.print(&report, || print(&report));
     match report.failed {
         0 if report.passed == 0 => {
@@ -72,7 +72,27 @@ fn once(global: &Global, opts: &Opts) -> Result<()> {
     }
 }
 
-fn print(report: &Report) {
+fn interpreted(global: &Global, request: &Request<'_>) -> Result<Report> {
+    let bar = global.progress(0, "sanitizing", false);
+    let report = sanitize(request, &|_, total| {
+        bar.set_length(total as u64);
+        bar.inc(1);
+    })?;
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+/// The same beside a `check`: at every subgroup size.
+pub(super) fn sanitized(
+    global: &Global,
+    targets: &[Target],
+    shape: Option<&str>,
+    seed: u64,
+) -> Result<Report> {
+    interpreted(global, &Request { targets, shape, smallest: false, widths: &SIZES, seed })
+}
+
+pub(super) fn print(report: &Report) {
     let mut t = table::table(&["kernel, variant", "passed", "failed", "n/a"], &[1, 2, 3]);
     let mut kernel = "";
     let same = |a: &CaseResult, b: &CaseResult| (&a.kernel, &a.variant) == (&b.kernel, &b.variant);

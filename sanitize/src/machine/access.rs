@@ -3,9 +3,11 @@
 use half::f16;
 
 use super::control::join;
+use super::memory::locations;
+use super::shadow::{Now, Touch};
 use super::{Group, Machine};
-use crate::code::{Access, Memory, OUTSIDE, Op, Reg, Rmw};
-use crate::finding::{Fault, Finding, Other};
+use crate::code::{Access, FRAME, Memory, OUTSIDE, Op, Reg, Rmw};
+use crate::finding::{Fault, Finding, Key, Other};
 use crate::types::{Kind, Leaf, Length};
 
 /// What an invocation reads where it must not.
@@ -26,6 +28,17 @@ impl Machine<'_> {
                     }
                 });
                 Self::put(group, to, column);
+                self.uses(group, index);
+                if group.has_taints {
+                    // A lane takes what its element carries.
+                    let chosen = self.column(group, index).to_vec();
+                    let number = |(lane, index): (usize, &u32)| {
+                        let from = of.get(*index as usize).and_then(|from| group.taint(*from));
+                        from.map_or(0, |taint| taint[lane])
+                    };
+                    let taint: Vec<u32> = chosen.iter().enumerate().map(number).collect();
+                    group.set_taint(to, taint.iter().any(|n| *n != 0).then_some(taint));
+                }
                 if let Some((lane, index)) = wrong {
                     let what = format!("index {index} into a value of {} elements", of.len());
                     self.find(group, Fault::OutOfBounds, Some(lane), what);
@@ -48,12 +61,15 @@ impl Machine<'_> {
                     };
                 });
                 Self::put(group, to, column);
+                let from = [offset.unwrap_or(index), index];
+                group.spread(to, &from);
             }
             Op::ArrayLength { to, buffer, at, stride } => {
                 let elements = self.elements(buffer, at, stride);
                 let mut column = Self::take(group, to);
                 column.fill(elements);
                 Self::put(group, to, column);
+                group.set_taint(to, None);
             }
             Op::Load { access, to } => self.load(group, access, to),
             Op::Store { access, ref from } => self.store(group, access, from),
@@ -112,26 +128,23 @@ impl Machine<'_> {
             }
             _ => format!("byte {at} of {end}"),
         };
-        self.found(group, Fault::OutOfBounds, access, None, index.map(u64::from), lane, None, what);
+        let fault = Fault::OutOfBounds;
+        let (key, finding) = self.describe(group, fault, access, Err(index), lane, None);
+        self.findings.add(key, || finding(what));
         None
     }
 
-    /// Adds a finding of a variable.
-    #[allow(clippy::too_many_arguments)]
-    fn found(
-        &mut self,
+    /// A fault of a variable, with the places in the source that it is known by.
+    fn describe(
+        &self,
         group: &Group,
         fault: Fault,
         access: &Access,
-        place: Option<u32>,
-        index: Option<u64>,
+        place: Result<u32, Option<u32>>,
         lane: usize,
-        other: Option<(super::Touch, bool)>,
-        what: String,
-    ) {
-        let variable = &self.program.variables[access.name as usize];
-        let by_place = place.filter(|_| variable.stride > 0);
-        let by_place = by_place.map(|at| u64::from((at - variable.at) / variable.stride));
+        other: Option<(Touch, bool)>,
+    ) -> (Key, impl FnOnce(String) -> Finding + use<>) {
+        let variable = self.program.variables[access.name as usize].clone();
         let (at, by) = (self.at(group.pc), Self::invocation(group, lane));
         let [x, y, _] = self.grid;
         let other = other.map(|(touch, is_write)| {
@@ -141,19 +154,19 @@ impl Machine<'_> {
             Other { by, at: touch.at, is_write }
         });
         let key = (fault, at, other.map_or(0, |other| 2 * other.at + u32::from(other.is_write)));
-        self.findings.add(key, || Finding {
-            fault,
-            at,
-            variable: Some(variable.name.clone()),
-            index: by_place.or(index),
-            by,
-            other,
-            what,
-            times: 1,
-        });
+        let finding = move |what| {
+            let index = match place {
+                Ok(place) if variable.stride > 0 => Some((place - variable.at) / variable.stride),
+                Ok(_) => None,
+                Err(index) => index,
+            };
+            let (index, variable) = (index.map(u64::from), Some(variable.name));
+            Finding { fault, at, variable, index, by, other, what, times: 1 }
+        };
+        (key, finding)
     }
 
-    fn unwritten(&mut self, group: &Group, access: &Access, place: u32, lane: usize) {
+    fn unwritten(&mut self, group: &Group, access: &Access, place: u32, lane: usize) -> u32 {
         let what = match access.memory {
             Memory::Workgroup => {
                 "workgroup memory is read before anything was written there; \
@@ -161,112 +174,162 @@ impl Machine<'_> {
             }
             _ => "an output is read before anything was written there",
         };
-        let place = Some(place);
-        self.found(group, Fault::Uninitialised, access, place, None, lane, None, what.to_owned());
+        let fault = Fault::Uninitialised;
+        let (key, finding) = self.describe(group, fault, access, Ok(place), lane, None);
+        self.suspects.add(key, || finding(what.to_owned()))
     }
 
+    /// A fault of two accesses.
+    fn race(
+        &self,
+        group: &Group,
+        access: &Access,
+        place: u32,
+        lane: usize,
+        (past, past_writes): (Touch, bool),
+        writes: bool,
+    ) -> (Key, impl FnOnce() -> Finding + use<>) {
+        let between = match past.group == group.number {
+            true if matches!(access.memory, Memory::Buffer(_)) => "no storageBarrier lies between",
+            true => "no workgroupBarrier lies between",
+            false => "nothing orders these workgroups",
+        };
+        let other = Some((past, past_writes));
+        let (key, finding) = self.describe(group, Fault::Race, access, Ok(place), lane, other);
+        let verb = |writes| if writes { "writes" } else { "reads" };
+        let (one, two) = (verb(writes), verb(past_writes));
+        (key, move || finding(format!("one {one}, the other {two}; {between}")))
+    }
+
+    /// A write that an earlier access is not ordered with.
     fn raced(
         &mut self,
         group: &Group,
         access: &Access,
         place: u32,
         lane: usize,
-        (past, past_writes): (super::Touch, bool),
-        writes: bool,
+        past: (Touch, bool),
     ) {
-        let what = match past.group == group.number {
-            true if matches!(access.memory, Memory::Buffer(_)) => "no storageBarrier lies between",
-            true => "no workgroupBarrier lies between",
-            false => "nothing orders these workgroups",
-        };
-        let verb = |writes| if writes { "writes" } else { "reads" };
-        let what = format!("one {}, the other {}; {what}", verb(writes), verb(past_writes));
-        let (place, other) = (Some(place), Some((past, past_writes)));
-        self.found(group, Fault::Race, access, place, None, lane, other, what);
+        let (key, finding) = self.race(group, access, place, lane, past, true);
+        if past.1 {
+            self.findings.add(key, finding);
+        } else if !self.is_repeated {
+            self.overtaken.insert((access.memory, place, past.0), (key, finding()));
+        }
     }
 
-    /// Reads a scalar.
+    /// The number that a value which was read carries.
+    fn origin(
+        &mut self,
+        group: &Group,
+        access: &Access,
+        place: u32,
+        lane: usize,
+        (is_written, past, touch): (bool, Option<Touch>, Touch),
+    ) -> u32 {
+        if let Some(past) = past {
+            let (key, finding) = self.race(group, access, place, lane, (past, true), false);
+            return self.suspects.add(key, finding);
+        }
+        if !is_written {
+            return self.unwritten(group, access, place, lane);
+        }
+        if self.is_repeated
+            && let Some((key, finding)) = self.overtaken.get(&(access.memory, place, touch))
+        {
+            return self.suspects.add(*key, || finding.clone());
+        }
+        0
+    }
+
+    /// Reads a scalar, and the number of the fault that it is to use it.
     pub(super) fn read(
         &mut self,
         group: &mut Group,
         access: &Access,
         leaf: &Leaf,
         lane: usize,
-    ) -> u32 {
-        let Some(at) = self.place(group, access, leaf, lane) else { return NOTHING };
+    ) -> (u32, u32) {
+        let Some(at) = self.place(group, access, leaf, lane) else { return (NOTHING, 0) };
         match access.memory {
-            Memory::Columns => group.columns[(at - crate::code::FRAME) as usize][lane],
+            Memory::Columns => {
+                let number = group.taint(at).map_or(0, |taint| taint[lane]);
+                (group.columns[(at - FRAME) as usize][lane], number)
+            }
             Memory::Workgroup => {
-                if !group.written[at as usize] {
-                    self.unwritten(group, access, at, lane);
-                }
+                let touch = self.now(group, lane, false, false).touch;
+                let mut past = None;
                 if !leaf.is_atomic {
-                    let now = self.now(group, lane, false, false).touch;
-                    let now = super::Now { touch: now, width: self.options.width, clock: &[] };
-                    if let Some(past) = group.shadow.read(at, &now) {
-                        self.raced(group, access, at, lane, (past, true), false);
-                    }
+                    let now = Now { touch, width: self.options.width, clock: &[] };
+                    past = group.shadow.read(at, &now);
                 }
-                group.cells[at as usize]
+                let known = (group.written[at as usize], past, touch);
+                let number = match self.origin(group, access, at, lane, known) {
+                    0 if group.has_taints => group.cell_taints.get(&at).copied().unwrap_or(0),
+                    number => number,
+                };
+                (group.cells[at as usize], number)
             }
             Memory::Buffer(buffer) => {
                 let is_half = leaf.kind == Kind::F16;
                 let coherent = self.buffers[buffer as usize].of.coherent;
-                if !self.buffers[buffer as usize].buffer.is_written(at, is_half) {
-                    self.unwritten(group, access, at, lane);
-                }
                 let now = self.now(group, lane, true, coherent);
                 let bound = &mut self.buffers[buffer as usize];
+                let (touch, is_written) = (now.touch, bound.buffer.is_written(at, is_half));
                 let mut past = None;
                 if let Some(shadow) = bound.shadow.as_mut().filter(|_| !leaf.is_atomic) {
-                    // `locations` borrows `bound`, which lends its shadow.
-                    let halves = bound.of.halves;
-                    for location in super::memory::locations(halves, at, is_half) {
+                    for location in locations(bound.of.halves, at, is_half) {
                         past = past.or(shadow.read(location, &now));
                     }
                 }
                 let bits = bound.buffer.get(at, is_half);
-                if let Some(past) = past {
-                    self.raced(group, access, at, lane, (past, true), false);
-                }
-                if is_half { f16::from_bits(bits as u16).to_f32().to_bits() } else { bits }
+                let number = self.origin(group, access, at, lane, (is_written, past, touch));
+                let half = || f16::from_bits(bits as u16).to_f32().to_bits();
+                (if is_half { half() } else { bits }, number)
             }
         }
     }
 
-    /// Writes a scalar.
+    /// Writes a scalar, which carries the number of a fault.
     pub(super) fn write(
         &mut self,
         group: &mut Group,
         access: &Access,
         leaf: &Leaf,
         lane: usize,
-        bits: u32,
+        (bits, number): (u32, u32),
     ) {
         let Some(at) = self.place(group, access, leaf, lane) else { return };
         let mut raced = None;
         match access.memory {
             Memory::Columns => {
-                group.columns[(at - crate::code::FRAME) as usize][lane] = bits;
+                group.columns[(at - FRAME) as usize][lane] = bits;
+                group.set_lane(at, lane, number);
                 return;
             }
             Memory::Workgroup => {
                 if !leaf.is_atomic {
                     let now = self.now(group, lane, false, false).touch;
-                    let now = super::Now { touch: now, width: self.options.width, clock: &[] };
+                    let now = Now { touch: now, width: self.options.width, clock: &[] };
                     raced = group.shadow.write(at, &now);
                 }
                 group.cells[at as usize] = bits;
                 group.written[at as usize] = true;
+                match number {
+                    0 if !group.has_taints => {}
+                    0 => drop(group.cell_taints.remove(&at)),
+                    _ => drop(group.cell_taints.insert(at, number)),
+                }
             }
             Memory::Buffer(buffer) => {
+                self.confirm(number);
                 let is_half = leaf.kind == Kind::F16;
                 let coherent = self.buffers[buffer as usize].of.coherent;
                 let now = self.now(group, lane, true, coherent);
                 let bound = &mut self.buffers[buffer as usize];
                 let halves = bound.of.halves;
                 if let Some(shadow) = bound.shadow.as_mut().filter(|_| !leaf.is_atomic) {
-                    for location in super::memory::locations(halves, at, is_half) {
+                    for location in locations(halves, at, is_half) {
                         raced = raced.or(shadow.write(location, &now));
                     }
                 }
@@ -283,7 +346,7 @@ impl Machine<'_> {
             }
         }
         if let Some(past) = raced {
-            self.raced(group, access, at, lane, past, true);
+            self.raced(group, access, at, lane, past);
         }
     }
 
@@ -291,11 +354,22 @@ impl Machine<'_> {
         let program = self.program;
         let access = &program.accesses[access as usize];
         let active = group.active;
+        self.uses_offset(group, access);
         for (i, leaf) in access.leaves.iter().enumerate() {
             let mut column = Self::take(group, to + i as Reg);
+            let mut taint = None;
             if !self.load_input(group, access, leaf, &mut column) {
-                active.each(|lane| column[lane] = self.read(group, access, leaf, lane));
+                let mut numbers = None;
+                active.each(|lane| {
+                    let (bits, number) = self.read(group, access, leaf, lane);
+                    column[lane] = bits;
+                    if number != 0 {
+                        numbers.get_or_insert_with(|| vec![0; column.len()])[lane] = number;
+                    }
+                });
+                taint = numbers;
             }
+            group.set_taint(to + i as Reg, taint);
             Self::put(group, to + i as Reg, column);
         }
     }
@@ -328,9 +402,17 @@ impl Machine<'_> {
         inside
     }
 
+    /// Where an access goes is decided.
+    fn uses_offset(&mut self, group: &Group, access: &Access) {
+        if let Some(offset) = access.offset {
+            self.uses(group, offset);
+        }
+    }
+
     fn store(&mut self, group: &mut Group, access: u32, from: &[Reg]) {
         let program = self.program;
         let access = &program.accesses[access as usize];
+        self.uses_offset(group, access);
         let order = std::mem::take(&mut group.order);
         for lane in order.iter().map(|lane| *lane as usize) {
             if !group.active.has(lane) {
@@ -338,7 +420,8 @@ impl Machine<'_> {
             }
             for (leaf, from) in access.leaves.iter().zip(from) {
                 let bits = self.column(group, *from)[lane];
-                self.write(group, access, leaf, lane, bits);
+                let number = group.taint(*from).map_or(0, |taint| taint[lane]);
+                self.write(group, access, leaf, lane, (bits, number));
             }
         }
         group.order = order;
@@ -356,6 +439,10 @@ impl Machine<'_> {
         let program = self.program;
         let access = &program.accesses[access as usize];
         let leaf = Leaf { kind, ..access.leaves[0] };
+        self.uses_offset(group, access);
+        if !matches!(what, Rmw::Load) {
+            self.uses(group, value);
+        }
         let order = std::mem::take(&mut group.order);
         let mut results = Self::take(group, to);
         for lane in order.iter().map(|lane| *lane as usize) {
@@ -368,7 +455,11 @@ impl Machine<'_> {
             };
             let old = match what {
                 Rmw::Store => NOTHING,
-                _ => self.read(group, access, &leaf, lane),
+                _ => {
+                    let (bits, number) = self.read(group, access, &leaf, lane);
+                    self.confirm(number);
+                    bits
+                }
             };
             let (signed, of) = (old as i32, operand as i32);
             let new = match what {
@@ -386,18 +477,18 @@ impl Machine<'_> {
                 Rmw::MaxU => Some(old.max(operand)),
                 Rmw::Compare(expected, exchanged) => {
                     let same = self.column(group, expected)[lane] == old;
-                    group.columns[(exchanged - crate::code::FRAME) as usize][lane] =
-                        u32::from(same);
+                    group.columns[(exchanged - FRAME) as usize][lane] = u32::from(same);
                     same.then_some(operand)
                 }
             };
             self.order(group, access, &leaf, lane, new.is_some(), what);
             if let Some(new) = new {
-                self.write(group, access, &leaf, lane, new);
+                self.write(group, access, &leaf, lane, (new, 0));
             }
             results[lane] = old;
         }
         Self::put(group, to, results);
+        group.set_taint(to, None);
         group.order = order;
     }
 

@@ -9,6 +9,7 @@ impl Machine<'_> {
         let top = group.frames.len().wrapping_sub(1);
         match *op {
             Op::If { condition, otherwise } => {
+                self.uses(group, condition);
                 let yes = Mask::of(self.column(group, condition)).and(group.active);
                 group.frames.push(super::Frame { waiting: group.active.without(yes), ..FRESH });
                 group.active = yes;
@@ -30,6 +31,7 @@ impl Machine<'_> {
                 group.active = Mask::EMPTY;
             }
             Op::Case { selector, ref values, is_default, next } => {
+                self.uses(group, selector);
                 let (column, waiting) = (self.column(group, selector), group.frames[top].waiting);
                 let mut matching = Mask::EMPTY;
                 waiting.each(|lane| {
@@ -72,6 +74,7 @@ impl Machine<'_> {
                 }
             }
             Op::BreakIf { condition } => {
+                self.uses(group, condition);
                 let leaves = Mask::of(self.column(group, condition)).and(group.active);
                 let frame = &mut group.frames[top];
                 frame.done = frame.done.or(leaves);
@@ -119,6 +122,7 @@ impl Machine<'_> {
                 self.whole_workgroup(group, "the barrier");
                 group.workgroup_time += u32::from(workgroup);
                 group.storage_time += u32::from(storage);
+                group.epoch += 1;
                 join(&mut group.coherent, &group.acquired);
                 if storage {
                     join(&mut group.clock, &group.acquired);

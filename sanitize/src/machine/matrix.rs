@@ -12,14 +12,17 @@ impl Machine<'_> {
         match *op {
             Op::MatrixLoad(ref matrix, to) => {
                 self.each_element(group, matrix, |machine, group, access, leaf, lane, i| {
-                    let bits = machine.read(group, access, leaf, lane);
+                    let (bits, number) = machine.read(group, access, leaf, lane);
                     group.columns[(to + i - FRAME) as usize][lane] = bits;
+                    group.set_lane(to + i, lane, number);
                 });
             }
             Op::MatrixStore(ref matrix, ref from) => {
                 self.each_element(group, matrix, |machine, group, access, leaf, lane, i| {
-                    let bits = machine.column(group, from[i as usize])[lane];
-                    machine.write(group, access, leaf, lane, bits);
+                    let from = from[i as usize];
+                    let bits = machine.column(group, from)[lane];
+                    let number = group.taint(from).map_or(0, |taint| taint[lane]);
+                    machine.write(group, access, leaf, lane, (bits, number));
                 });
             }
             Op::MatrixMulAdd(ref op) => self.mul_add(group, op),
@@ -99,6 +102,13 @@ impl Machine<'_> {
                         }
                     };
                     group.columns[(to - FRAME) as usize + i][lane] = sum;
+                    if group.has_taints {
+                        let row = (0..k).map(|j| op.a[(j * m + row) as usize]);
+                        let mut all = row.chain((0..k).map(|j| op.b[(column * k + j) as usize]));
+                        let of = |from| group.taint(from).map_or(0, |taint| taint[lane]);
+                        let number = all.find_map(|from| Some(of(from)).filter(|n| *n != 0));
+                        group.set_lane(to + i as Reg, lane, number.unwrap_or(of(op.c[i])));
+                    }
                 }
             }
         }

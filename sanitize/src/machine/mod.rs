@@ -8,15 +8,16 @@ mod matrix;
 mod memory;
 mod shadow;
 mod subgroup;
+mod taint;
 
 use std::collections::HashMap;
 
 use naga::BuiltIn;
 
 use crate::Error;
-use crate::code::{FRAME, Op, Reg, Un};
-use crate::finding::{Fault, Finding, Findings, Invocation};
-use crate::lower::Program;
+use crate::code::{FRAME, Memory, Op, Reg, Tri, Un};
+use crate::finding::{Fault, Finding, Findings, Invocation, Key};
+use crate::lower::{BufferUse, Program};
 use mask::{MOST_LANES, Mask};
 use memory::Bound;
 pub use memory::Buffer;
@@ -83,15 +84,20 @@ struct Group {
     number: u32,
     id: [u32; 3],
     columns: Vec<Vec<u32>>,
+    /// What columns and cells carry of values that nothing defines.
+    taints: Vec<taint::Taint>,
+    cell_taints: HashMap<u32, u32>,
+    has_taints: bool,
     pc: usize,
     active: Mask,
     frames: Vec<Frame>,
     cells: Vec<u32>,
     written: Vec<bool>,
     shadow: Shadow,
-    /// Barriers passed: of workgroup memory and of storage.
+    /// Barriers passed: of workgroup memory, of storage, and of either.
     workgroup_time: u32,
     storage_time: u32,
+    epoch: u32,
     /// `subgroupBarrier`s passed, by subgroup.
     steps: Vec<u32>,
     /// Order of the lanes' writes.
@@ -114,12 +120,19 @@ struct Machine<'a> {
     constants: Vec<Vec<u32>>,
     buffers: Vec<Bound<'a>>,
     findings: Findings,
+    suspects: taint::Suspects,
+    /// Reads that a later write overtook, by location: of an earlier run of the same dispatch.
+    overtaken: Overtaken,
+    is_repeated: bool,
     rng: Rng,
     /// Clocks that atomics on a location of a buffer have released.
     releases: HashMap<(u32, u32), Vec<u32>>,
     /// Counts what other workgroups may be waiting for.
     progress: u64,
 }
+
+/// Faults of reads, by memory, location and access.
+type Overtaken = HashMap<(Memory, u32, Touch), (Key, Finding)>;
 
 /// Reasons that a workgroup stops running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +175,31 @@ pub fn run(
         let (given, uses) = (buffers.len(), program.buffers.len());
         return Err(Error::Dispatch(format!("{given} buffers for a kernel that uses {uses}")));
     }
+    let is_written =
+        |(of, buffer): (&BufferUse, &&mut Buffer)| of.writable.then(|| Buffer::clone(buffer));
+    let before: Vec<_> = program.buffers.iter().zip(buffers.iter()).map(is_written).collect();
+    let (findings, overtaken) = run_once(program, grid, buffers, options, None)?;
+    if overtaken.is_empty() {
+        return Ok(findings);
+    }
+    // A write follows a read that nothing orders with it. Again, knowing which reads those are:
+    // they are faults if somebody uses what they have read.
+    for (buffer, before) in buffers.iter_mut().zip(before) {
+        if let Some(before) = before {
+            **buffer = before;
+        }
+    }
+    run_once(program, grid, buffers, options, Some(overtaken)).map(|(findings, _)| findings)
+}
+
+fn run_once(
+    program: &Program,
+    grid: [u32; 3],
+    buffers: &mut [&mut Buffer],
+    options: Options,
+    overtaken: Option<Overtaken>,
+) -> Result<(Vec<Finding>, Overtaken), Error> {
+    let lanes = program.lanes();
     let all = program.buffers.iter().zip(buffers);
     let bound = all.map(|(of, buffer)| Bound::new(of, buffer, program.is_synchronised));
     let mut machine = Machine {
@@ -173,12 +211,15 @@ pub fn run(
         constants: program.constants.iter().map(|bits| vec![*bits; lanes as usize]).collect(),
         buffers: bound.collect::<Result<_, _>>()?,
         findings: Findings::default(),
+        suspects: taint::Suspects::default(),
+        is_repeated: overtaken.is_some(),
+        overtaken: overtaken.unwrap_or_default(),
         rng: Rng(options.seed),
         releases: HashMap::new(),
         progress: 0,
     };
     machine.dispatch()?;
-    Ok(machine.findings.all)
+    Ok((machine.findings.all, machine.overtaken))
 }
 
 impl Machine<'_> {
@@ -206,7 +247,7 @@ impl Machine<'_> {
                     let mut done = running.swap_remove(at);
                     self.progress += 1;
                     if let Some(number) = waiting.pop() {
-                        self.reset(&mut done, number, count);
+                        self.reset(&mut done, number);
                         running.push(done);
                     }
                 }
@@ -239,6 +280,9 @@ impl Machine<'_> {
             number,
             id: [0; 3],
             columns: vec![vec![0; self.lanes]; program.registers as usize],
+            taints: vec![None; program.registers as usize],
+            cell_taints: HashMap::new(),
+            has_taints: false,
             pc: 0,
             active: self.full,
             frames: Vec::new(),
@@ -247,18 +291,19 @@ impl Machine<'_> {
             shadow: Shadow::new(cells, false),
             workgroup_time: 0,
             storage_time: 0,
+            epoch: 0,
             steps: vec![0; subgroups],
             order: Vec::new(),
             clock: vec![0; clocks],
             coherent: vec![0; clocks],
             acquired: vec![0; clocks],
         };
-        self.reset(&mut group, number, count);
+        self.reset(&mut group, number);
         group
     }
 
     /// Makes a workgroup another one that has not begun.
-    fn reset(&mut self, group: &mut Group, number: u32, _count: u32) {
+    fn reset(&mut self, group: &mut Group, number: u32) {
         let [x, y, _] = self.grid;
         group.number = number;
         group.id = [number % x, number / x % y, number / x / y];
@@ -269,7 +314,10 @@ impl Machine<'_> {
         group.cells.fill(0x7fc0_dead);
         group.written.fill(false);
         group.shadow.clear();
-        (group.workgroup_time, group.storage_time) = (0, 0);
+        (group.workgroup_time, group.storage_time, group.epoch) = (0, 0, 0);
+        group.taints.fill(None);
+        group.cell_taints.clear();
+        group.has_taints = false;
         group.steps.fill(0);
         group.order = self.rng.shuffled(self.lanes as u32);
         for clock in [&mut group.clock, &mut group.coherent, &mut group.acquired] {
@@ -363,20 +411,30 @@ impl Machine<'_> {
                         self.check_conversion(group, op, a, &column);
                     }
                     Self::put(group, to, column);
+                    group.spread(to, &[a]);
                 }
                 Op::Bin(op, to, a, b) => {
                     self.check_integers(group, op, a, b);
                     let mut column = Self::take(group, to);
                     columns::bin(op, &mut column, self.column(group, a), self.column(group, b));
                     Self::put(group, to, column);
+                    group.spread(to, &[a, b]);
                 }
                 Op::Tri(op, to, a, b, c) => {
                     let mut column = Self::take(group, to);
-                    let [a, b, c] = [a, b, c].map(|at| self.column(group, at));
-                    columns::tri(op, &mut column, a, b, c);
+                    let [x, y, z] = [a, b, c].map(|at| self.column(group, at));
+                    columns::tri(op, &mut column, x, y, z);
                     Self::put(group, to, column);
+                    match op {
+                        Tri::Select if group.has_taints => {
+                            let condition = self.column(group, a).to_vec();
+                            group.spread_choice(to, a, &condition, [b, c]);
+                        }
+                        _ => group.spread(to, &[a, b, c]),
+                    }
                 }
                 Op::Set(to, from) => {
+                    group.spread_active(to, from);
                     let mut column = Self::take(group, to);
                     let from = self.column(group, from);
                     if group.active == self.full {
@@ -417,6 +475,7 @@ impl Machine<'_> {
             group: group.number,
             lane: lane as u32,
             time,
+            epoch: group.epoch,
             step: group.steps[lane / width as usize],
             at: self.at(group.pc),
         };

@@ -1,13 +1,15 @@
 //! Who touched a memory location last, and what orders two touches.
 
 /// An access to a location.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Touch {
     /// Number of the workgroup; [`Touch::NONE`] has none.
     pub(crate) group: u32,
     pub(crate) lane: u32,
     /// Barriers for this memory that the workgroup had passed.
     pub(crate) time: u32,
+    /// Barriers of any kind: a write after one cannot reach a read before it.
+    pub(crate) epoch: u32,
     /// Barriers that the subgroup had passed.
     pub(crate) step: u32,
     /// Byte of the source.
@@ -15,7 +17,8 @@ pub(crate) struct Touch {
 }
 
 impl Touch {
-    pub(crate) const NONE: Self = Self { group: u32::MAX, lane: 0, time: 0, step: 0, at: 0 };
+    pub(crate) const NONE: Self =
+        Self { group: u32::MAX, lane: 0, time: 0, epoch: 0, step: 0, at: 0 };
 
     fn is_some(&self) -> bool {
         self.group != u32::MAX
@@ -47,6 +50,12 @@ impl Now<'_> {
     fn conflict(&self, past: &Touch) -> Option<Touch> {
         (past.is_some() && !self.follows(past)).then_some(*past)
     }
+
+    /// The same of a read and this write.
+    fn overtakes(&self, past: &Touch) -> Option<Touch> {
+        let me = &self.touch;
+        self.conflict(past).filter(|past| past.group != me.group || past.epoch == me.epoch)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +78,7 @@ impl Location {
             // Enough already.
         } else if me.group != first.group {
             *second = me;
-        } else if first.time < me.time {
+        } else if first.epoch < me.epoch {
             [*first, *second] = [me, Touch::NONE];
         } else if first.lane == me.lane {
             *first = me;
@@ -109,7 +118,7 @@ impl Shadow {
             None => known.read(now),
             Some(reads) => {
                 let me = now.touch;
-                reads.retain(|past| past.group != me.group || past.time >= me.time);
+                reads.retain(|past| past.group != me.group || past.epoch >= me.epoch);
                 let mut own = reads.iter().filter(|past| past.group == me.group);
                 if own.clone().count() < 2 && own.all(|past| past.lane != me.lane) {
                     reads.push(me);
@@ -127,7 +136,7 @@ impl Shadow {
         if found.is_none() {
             let others = others.iter().flat_map(|others| others.iter());
             let mut reads = known.reads.iter().chain(others);
-            found = reads.find_map(|past| now.conflict(past)).map(|past| (past, false));
+            found = reads.find_map(|past| now.overtakes(past)).map(|past| (past, false));
         }
         if let Some(others) = &mut others {
             others.clear();

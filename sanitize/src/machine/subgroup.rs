@@ -6,6 +6,9 @@ use crate::code::{Fold, From, Op, Span};
 impl Machine<'_> {
     pub(super) fn subgroup(&mut self, group: &mut Group, op: &Op) {
         self.whole_subgroups(group, "the subgroup operation");
+        if let Op::Ballot { from: Some(column), .. } = *op {
+            self.uses(group, column);
+        }
         let width = self.options.width as usize;
         let active = group.active;
         let lanes = |first: usize| {
@@ -13,24 +16,28 @@ impl Machine<'_> {
         };
         match *op {
             Op::Fold { what, span, to, from } => {
-                let mut column = Self::take(group, to);
-                let values = self.column(group, from);
+                let (mut column, mut taint) = (Self::take(group, to), vec![0; self.lanes]);
+                let (values, numbers) = (self.column(group, from), group.taint(from));
                 for first in (0..self.lanes).step_by(width) {
-                    let mut sum = identity(what);
+                    let mut sum = (identity(what), 0);
+                    let mut set = |lane: usize, sum| (column[lane], taint[lane]) = sum;
                     for lane in lanes(first) {
                         if span == Span::Exclusive {
-                            column[lane] = sum;
+                            set(lane, sum);
                         }
-                        sum = fold(what, sum, values[lane]);
+                        let number =
+                            if sum.1 != 0 { sum.1 } else { numbers.map_or(0, |n| n[lane]) };
+                        sum = (fold(what, sum.0, values[lane]), number);
                         if span == Span::Inclusive {
-                            column[lane] = sum;
+                            set(lane, sum);
                         }
                     }
                     if span == Span::All {
-                        lanes(first).for_each(|lane| column[lane] = sum);
+                        lanes(first).for_each(|lane| set(lane, sum));
                     }
                 }
                 Self::put(group, to, column);
+                group.set_taint(to, taint.iter().any(|n| *n != 0).then_some(taint));
             }
             Op::Ballot { to, from } => {
                 let mut columns = [0, 1, 2, 3].map(|i| Self::take(group, to + i));
@@ -48,11 +55,12 @@ impl Machine<'_> {
                 }
                 for (i, column) in columns.into_iter().enumerate() {
                     Self::put(group, to + i as u32, column);
+                    group.set_taint(to + i as u32, None);
                 }
             }
             Op::Move { mode, to, from } => {
-                let mut column = Self::take(group, to);
-                let values = self.column(group, from);
+                let (mut column, mut taint) = (Self::take(group, to), vec![0; self.lanes]);
+                let (values, numbers) = (self.column(group, from), group.taint(from));
                 let by = match mode {
                     From::Lane(at)
                     | From::Down(at)
@@ -78,8 +86,11 @@ impl Machine<'_> {
                         *lane < width && first + lane < self.lanes && active.has(first + lane)
                     });
                     column[lane] = source.map_or(0x7fc0_dead, |source| values[first + source]);
+                    let number = |source: usize| numbers.map_or(0, |n| n[first + source]);
+                    taint[lane] = source.map_or(0, number);
                 });
                 Self::put(group, to, column);
+                group.set_taint(to, taint.iter().any(|n| *n != 0).then_some(taint));
             }
             _ => {}
         }

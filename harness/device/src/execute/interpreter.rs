@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lathe_kernels::{Constants, persistent};
-use lathe_sanitize::{Buffer, Finding, Options, Program, line, run};
+pub use lathe_sanitize::Options;
+use lathe_sanitize::{Buffer, Finding, Program, line, run};
 use serde::Serialize;
 
 use super::gpu::content::fill;
@@ -15,7 +16,7 @@ use super::{Batch, Execute, Stream};
 use crate::error::{Error, Result};
 use crate::gpu::poison;
 use crate::plan::Code;
-use crate::plan::recording::{Op, Part, Recording, TensorId, TensorInit, padded};
+use crate::plan::recording::{Op, Part, Recording, Stack, TensorId, TensorInit, padded};
 
 /// Runs a recording in the interpreter.
 #[derive(Debug)]
@@ -136,7 +137,7 @@ impl Interpreter {
         what: &str,
         (code, constants, entry): (&Arc<Code>, &Constants, &str),
         groups: [u32; 3],
-        bound: &dyn Fn(&str) -> TensorId,
+        bound: &dyn Fn(&str) -> Stack,
     ) -> Result<()> {
         let refuse = |e| match e {
             lathe_sanitize::Error::Unsupported(_) => Error::Unavailable {
@@ -156,21 +157,21 @@ impl Interpreter {
                 program
             }
         };
-        let tensors: Vec<TensorId> = program.buffers().iter().map(|b| bound(&b.name)).collect();
-        let mut taken: Vec<Buffer> = Vec::with_capacity(tensors.len());
-        for (i, tensor) in tensors.iter().enumerate() {
+        let stacks: Vec<Stack> = program.buffers().iter().map(|b| bound(&b.name)).collect();
+        let mut taken: Vec<Buffer> = Vec::with_capacity(stacks.len());
+        for (i, stack) in stacks.iter().enumerate() {
             // A tensor may be bound twice to be read.
-            let first = tensors[..i].iter().position(|other| other == tensor);
+            let first = stacks[..i].iter().position(|other| other == stack);
             taken.push(match first {
                 Some(first) => taken[first].clone(),
-                None => std::mem::replace(&mut self.blocks[tensor.0], Buffer::filled(Vec::new())),
+                None => self.lend(stack),
             });
         }
         let mut buffers: Vec<&mut Buffer> = taken.iter_mut().collect();
         let found = run(&program, groups, &mut buffers, self.options).map_err(refuse);
-        for (i, (tensor, buffer)) in tensors.iter().zip(taken).enumerate() {
-            if !tensors[..i].contains(tensor) {
-                self.blocks[tensor.0] = buffer;
+        for (i, (stack, buffer)) in stacks.iter().zip(taken).enumerate() {
+            if !stacks[..i].contains(stack) {
+                self.give_back(stack, buffer);
             }
         }
         for finding in found? {
@@ -186,14 +187,63 @@ impl Interpreter {
         Ok(())
     }
 
+    /// The memory of a tensor, or of tensors one after another.
+    fn lend(&mut self, stack: &Stack) -> Buffer {
+        let mut lent = std::mem::replace(self.block(stack.tensors[0]), Buffer::filled(Vec::new()));
+        if stack.is_shared() {
+            let words = stack.stride as usize / 4;
+            let count = stack.tensors.len();
+            lent.words.resize(words * count, poison());
+            lent.bytes = 4 * lent.words.len() as u32;
+            if let Some(written) = &mut lent.written {
+                written.resize(2 * lent.words.len(), false);
+            }
+            for (i, tensor) in stack.tensors.iter().enumerate().skip(1) {
+                let block = &self.blocks[tensor.0];
+                lent.words[i * words..][..block.words.len()].copy_from_slice(&block.words);
+                if let (Some(all), Some(own)) = (&mut lent.written, &block.written) {
+                    all[2 * i * words..][..own.len()].copy_from_slice(own);
+                }
+            }
+        }
+        lent
+    }
+
+    fn give_back(&mut self, stack: &Stack, mut lent: Buffer) {
+        if stack.is_shared() {
+            let words = stack.stride as usize / 4;
+            for (i, tensor) in stack.tensors.iter().enumerate().skip(1) {
+                let block = &mut self.blocks[tensor.0];
+                let len = block.words.len();
+                block.words.copy_from_slice(&lent.words[i * words..][..len]);
+                if let (Some(all), Some(own)) = (&lent.written, &mut block.written) {
+                    own.copy_from_slice(&all[2 * i * words..][..2 * len]);
+                }
+            }
+            let first = &self.recording.tensors[stack.tensors[0].0].content;
+            lent.words.truncate(padded(first.device_bytes()) as usize / 4);
+            lent.bytes = 4 * lent.words.len() as u32;
+            if let Some(written) = &mut lent.written {
+                written.truncate(2 * lent.words.len());
+            }
+        }
+        *self.block(stack.tensors[0]) = lent;
+    }
+
     fn run_stages(&mut self, op: &Op) -> Result<()> {
         for stage in &op.plan.stages {
             let code = &stage.code;
-            let bound = |name: &str| op.tensor(code.binding(name));
+            let bound =
+                |name: &str| Stack { tensors: vec![op.tensor(code.binding(name))], stride: 0 };
             let entry = (code, &code.constants, stage.entry.as_str());
             let source = lathe_kernels::source(op.plan.kernel.name, &op.plan.variant);
-            let file = source.map_or(op.plan.variant.as_str(), |source| source.file);
-            self.dispatch(file, entry, stage.groups, &bound)?;
+            let file = match (&code.file, source) {
+                (Some(file), _) => file.clone(),
+                (None, Some(source)) if op.plan.built_in => format!("kernels/{}", source.file),
+                (None, Some(source)) => source.file.to_owned(),
+                (None, None) => op.plan.variant.clone(),
+            };
+            self.dispatch(&file, entry, stage.groups, &bound)?;
         }
         Ok(())
     }
@@ -211,17 +261,10 @@ impl Interpreter {
                 index += 1;
                 continue;
             };
-            if kernel.bound.iter().any(|(_, stack)| stack.is_shared()) {
-                return Err(Error::Unavailable {
-                    what: "a persistent kernel of several layers".into(),
-                    adapter: "the interpreter".into(),
-                    reason: "its tensors are stacked; --hint persistent off".into(),
-                });
-            }
             let none = Constants::new();
             let entry = (&kernel.code, &none, persistent::ENTRY);
-            let bound = |name: &str| kernel.bound(name).tensors[0];
-            self.dispatch("persistent", entry, [kernel.grid.groups, 1, 1], &bound)?;
+            let bound = |name: &str| kernel.bound(name).clone();
+            self.dispatch("the persistent kernel", entry, [kernel.grid.groups, 1, 1], &bound)?;
             index = kernel.ops.end;
         }
         Ok(())

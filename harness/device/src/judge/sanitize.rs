@@ -122,17 +122,15 @@ pub fn sanitize(
             Some(text) => target.problems(text, &caps)?,
             None => target.kernel.cases(),
         };
-        if request.smallest {
-            let least = |a: &Problem, b: &Problem| {
-                let bytes = |problem| target.kernel.cost(problem).bytes;
-                bytes(a).total_cmp(&bytes(b))
-            };
-            problems = problems.into_iter().min_by(least).into_iter().collect();
-        }
+        let bytes = |problem: &Problem| target.kernel.cost(problem).bytes;
+        problems.sort_by(|a, b| bytes(a).total_cmp(&bytes(b)));
         for subject in &target.subjects {
-            for problem in &problems {
-                let widths = request.widths.iter().enumerate();
-                cases.extend(widths.map(|(i, width)| (subject, problem.clone(), *width, i == 0)));
+            for (i, width) in request.widths.iter().enumerate() {
+                let caps = capabilities(*width);
+                let can_run = |problem: &&Problem| subject.plan(problem, &caps).is_ok();
+                let smallest = problems.iter().filter(|_| request.smallest).find(can_run);
+                let chosen = smallest.map_or(problems.as_slice(), std::slice::from_ref);
+                cases.extend(chosen.iter().map(|p| (subject, p.clone(), *width, i == 0)));
             }
         }
     }
