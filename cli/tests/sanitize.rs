@@ -347,7 +347,8 @@ fn operators_and_builtins_agree_with_the_device() {
 
 /// A run of the interpreter over targets.
 fn sanitized(targets: &[Target], shape: Option<&str>, widths: &[u32]) -> Report {
-    let request = Request { targets, shape, smallest: shape.is_none(), widths, seed: 7 };
+    let (smallest, random, seed) = (shape.is_none(), 0, 7);
+    let request = Request { targets, shape, random, smallest, widths, seed };
     sanitize(&request, &|_, _| {}).unwrap()
 }
 

@@ -4,7 +4,6 @@ use clap::Args;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::judge::check::Verdict;
 use lathe_harness::judge::sanitize::{CaseResult, Report, Request, sanitize};
-
 use lathe_harness::plan::target::Target;
 
 use crate::global::Global;
@@ -27,7 +26,10 @@ pub(crate) struct Opts {
     /// Seed of the inputs and of the order of invocations and workgroups
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// The smallest of the kernel's fixed cases alone
+    /// Random shapes a kernel, besides its fixed cases
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    cases: usize,
+    /// The smallest case alone that a variant can run
     #[arg(long, conflicts_with = "shape")]
     smallest: bool,
     #[command(flatten)]
@@ -49,6 +51,7 @@ fn once(global: &Global, opts: &Opts) -> Result<()> {
     let request = Request {
         targets: &targets,
         shape: opts.wgsl.shape(&targets)?,
+        random: opts.cases,
         smallest: opts.smallest,
         widths: &opts.subgroup_size,
         seed: opts.seed,
@@ -89,7 +92,8 @@ pub(super) fn sanitized(
     shape: Option<&str>,
     seed: u64,
 ) -> Result<Report> {
-    interpreted(global, &Request { targets, shape, smallest: false, widths: &SIZES, seed })
+    let (random, smallest) = (0, false);
+    interpreted(global, &Request { targets, shape, random, smallest, widths: &SIZES, seed })
 }
 
 pub(super) fn print(report: &Report) {

@@ -164,67 +164,68 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn check_integers(&mut self, group: &Group, op: Bin, a: Reg, b: Reg) {
-        let (fault, what) = match op {
-            Bin::DivI | Bin::DivU | Bin::RemI | Bin::RemU => {
-                (Fault::Division, "an integer is divided by zero")
-            }
-            Bin::Shl | Bin::ShrI | Bin::ShrU => {
-                (Fault::Shift, "an integer of 32 bits is shifted by 32 or more")
-            }
+    /// Marks results that WGSL, or a back end without run-time checks, leaves open.
+    pub(super) fn check_integers(&mut self, group: &mut Group, op: Bin, to: Reg, [a, b]: [Reg; 2]) {
+        let (fault, is_signed) = match op {
+            Bin::DivI | Bin::RemI => (Fault::Division, true),
+            Bin::DivU | Bin::RemU => (Fault::Division, false),
+            Bin::Shl | Bin::ShrI | Bin::ShrU => (Fault::Shift, false),
             _ => return,
         };
-        let (dividends, column) = (self.column(group, a), self.column(group, b));
-        let is_shift = fault == Fault::Shift;
-        let is_signed = matches!(op, Bin::DivI | Bin::RemI);
-        let mut found = None;
-        let is_wrong = |lane: usize| match is_shift {
-            true => column[lane] >= 32,
-            false => {
-                column[lane] == 0
-                    || is_signed && column[lane] == u32::MAX && dividends[lane] == 1 << 31
-            }
-        };
-        group.active.each(|lane| {
-            if found.is_none() && is_wrong(lane) {
-                found = Some(lane);
-            }
+        let (left, right) = (self.column(group, a), self.column(group, b));
+        let overflows = |lane: usize| is_signed && left[lane] == 1 << 31 && right[lane] == u32::MAX;
+        let wrong = self.lanes_where(group, |lane| match fault {
+            Fault::Shift => right[lane] >= 32,
+            _ => right[lane] == 0 || overflows(lane),
         });
-        if let Some(lane) = found {
-            let what = match (is_shift, column[lane]) {
-                (true, by) => format!("{what}: {by}"),
-                (false, 0) => what.to_owned(),
+        for lane in wrong {
+            let what = match (fault, self.column(group, b)[lane]) {
+                (Fault::Shift, by) => format!("an integer of 32 bits is shifted by {by}"),
+                (_, 0) => "an integer is divided by zero".to_owned(),
                 _ => "the least integer is divided by -1".to_owned(),
             };
-            self.find(group, fault, Some(lane), what);
+            self.mark(group, fault, to, lane, what);
         }
     }
 
-    pub(super) fn check_conversion(&mut self, group: &Group, op: Un, a: Reg, to: &[u32]) {
-        let from = self.column(group, a);
-        let mut found = None;
-        let is_wrong = |lane: usize| {
+    /// The same of conversions, with their results.
+    pub(super) fn check_conversion(&mut self, group: &mut Group, op: Un, to: Reg, a: Reg) {
+        let (from, result) = (self.column(group, a), self.column(group, to));
+        let wrong = self.lanes_where(group, |lane| {
             let v = f32::from_bits(from[lane]);
             match op {
                 Un::FToInt => !(-2_147_483_648.0..2_147_483_648.0).contains(&v.trunc()),
                 Un::FToUint => !(0.0..4_294_967_296.0).contains(&(v.trunc() + 0.0)),
-                Un::HalfBits => v.is_finite() && to[lane] & 0x7fff == 0x7c00,
-                _ => v.is_finite() && f32::from_bits(to[lane]).is_infinite(),
-            }
-        };
-        group.active.each(|lane| {
-            if found.is_none() && is_wrong(lane) {
-                found = Some(lane);
+                Un::HalfBits => v.is_finite() && result[lane] & 0x7fff == 0x7c00,
+                _ => v.is_finite() && f32::from_bits(result[lane]).is_infinite(),
             }
         });
-        let Some(lane) = found else { return };
-        let value = f32::from_bits(from[lane]);
         let (fault, ty) = match op {
             Un::FToInt => (Fault::Conversion, "i32"),
             Un::FToUint => (Fault::Conversion, "u32"),
             _ => (Fault::HalfOverflow, "f16"),
         };
-        self.find(group, fault, Some(lane), format!("{value} is outside of the values of {ty}"));
+        for lane in wrong {
+            let value = f32::from_bits(self.column(group, a)[lane]);
+            self.mark(group, fault, to, lane, format!("{value} is outside of the values of {ty}"));
+        }
+    }
+
+    fn lanes_where(&self, group: &Group, is: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut lanes = Vec::new();
+        group.active.each(|lane| {
+            if is(lane) {
+                lanes.push(lane)
+            }
+        });
+        lanes
+    }
+
+    /// A lane of a column is a fault if anything depends on it.
+    fn mark(&mut self, group: &mut Group, fault: Fault, to: Reg, lane: usize, what: String) {
+        let (key, finding) = self.bare(group, fault, lane, what);
+        let number = self.suspects.add(key, || finding);
+        group.set_lane(to, lane, number);
     }
 }
 

@@ -379,21 +379,18 @@ impl Machine<'_> {
         Invocation { workgroup: group.id, local: lane as u32 }
     }
 
-    /// Adds a finding of no variable at the current instruction.
+    /// A fault of no variable at the current instruction.
+    fn bare(&self, group: &Group, fault: Fault, lane: usize, what: String) -> (Key, Finding) {
+        let (at, by) = (self.at(group.pc), Self::invocation(group, lane));
+        let (variable, index, other) = (None, None, None);
+        let finding = Finding { fault, at, variable, index, by, other, what, times: 1 };
+        ((fault, at, 0), finding)
+    }
+
     fn find(&mut self, group: &Group, fault: Fault, lane: Option<usize>, what: String) {
-        let at = self.at(group.pc);
         let lane = lane.or_else(|| group.active.lowest()).unwrap_or_default();
-        let by = Self::invocation(group, lane);
-        self.findings.add((fault, at, 0), || Finding {
-            fault,
-            at,
-            variable: None,
-            index: None,
-            by,
-            other: None,
-            what,
-            times: 1,
-        });
+        let (key, finding) = self.bare(group, fault, lane, what);
+        self.findings.add(key, || finding);
     }
 
     /// Runs a workgroup until another may run.
@@ -407,18 +404,18 @@ impl Machine<'_> {
                 Op::Un(op, to, a) => {
                     let mut column = Self::take(group, to);
                     columns::un(op, &mut column, self.column(group, a));
-                    if matches!(op, Un::FToInt | Un::FToUint | Un::RoundHalf | Un::HalfBits) {
-                        self.check_conversion(group, op, a, &column);
-                    }
                     Self::put(group, to, column);
                     group.spread(to, &[a]);
+                    if matches!(op, Un::FToInt | Un::FToUint | Un::RoundHalf | Un::HalfBits) {
+                        self.check_conversion(group, op, to, a);
+                    }
                 }
                 Op::Bin(op, to, a, b) => {
-                    self.check_integers(group, op, a, b);
                     let mut column = Self::take(group, to);
                     columns::bin(op, &mut column, self.column(group, a), self.column(group, b));
                     Self::put(group, to, column);
                     group.spread(to, &[a, b]);
+                    self.check_integers(group, op, to, [a, b]);
                 }
                 Op::Tri(op, to, a, b, c) => {
                     let mut column = Self::take(group, to);

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::Verdict;
-use super::check::Case;
+use super::check::{Case, sweep};
 use crate::error::{Error, Result};
 use crate::execute::Execute;
 use crate::execute::interpreter::{Found, Interpreter};
@@ -22,7 +22,9 @@ pub struct Request<'a> {
     pub targets: &'a [Target],
     /// Shapes of a `--shape`, which replace the fixed cases.
     pub shape: Option<&'a str>,
-    /// The smallest of the fixed cases alone.
+    /// Random shapes per kernel in addition to its fixed cases.
+    pub random: usize,
+    /// The smallest case alone that a variant can run.
     pub smallest: bool,
     /// Subgroup sizes.
     pub widths: &'a [u32],
@@ -102,6 +104,8 @@ pub fn capabilities(width: u32) -> Capabilities {
     });
     Capabilities {
         subgroup: Some((width, width)),
+        workgroup_memory: 64 << 10,
+        storage_buffers: 64,
         cooperative_matrices: matrices.collect(),
         ..generous()
     }
@@ -118,25 +122,30 @@ pub fn sanitize(
     let mut cases = Vec::new();
     for target in request.targets {
         let caps = capabilities(request.widths.first().copied().unwrap_or(32));
-        let mut problems = match request.shape {
-            Some(text) => target.problems(text, &caps)?,
-            None => target.kernel.cases(),
+        let mut problems: Vec<(Problem, u64)> = match request.shape {
+            Some(text) => {
+                let problems = target.problems(text, &caps)?.into_iter();
+                problems.map(|problem| (problem, request.seed)).collect()
+            }
+            None => sweep::problems(target, &caps, request.random, request.seed),
         };
         let bytes = |problem: &Problem| target.kernel.cost(problem).bytes;
-        problems.sort_by(|a, b| bytes(a).total_cmp(&bytes(b)));
+        problems.sort_by(|(a, _), (b, _)| bytes(a).total_cmp(&bytes(b)));
         for subject in &target.subjects {
             for (i, width) in request.widths.iter().enumerate() {
                 let caps = capabilities(*width);
-                let can_run = |problem: &&Problem| subject.plan(problem, &caps).is_ok();
+                let can_run = |(problem, _): &&(Problem, u64)| subject.plan(problem, &caps).is_ok();
                 let smallest = problems.iter().filter(|_| request.smallest).find(can_run);
                 let chosen = smallest.map_or(problems.as_slice(), std::slice::from_ref);
-                cases.extend(chosen.iter().map(|p| (subject, p.clone(), *width, i == 0)));
+                cases.extend(
+                    chosen.iter().map(|(p, seed)| (subject, p.clone(), *seed, *width, i == 0)),
+                );
             }
         }
     }
     let total = cases.len();
-    let run = |(subject, problem, width, first): &(&Subject, Problem, u32, bool)| {
-        let result = case(subject, problem, *width, *first, request.seed)?;
+    let run = |(subject, problem, seed, width, first): &(&Subject, Problem, u64, u32, bool)| {
+        let result = case(subject, problem, *width, *first, *seed)?;
         if let Some(result) = &result {
             done(result, total);
         }

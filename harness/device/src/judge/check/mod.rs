@@ -3,7 +3,7 @@
 
 mod case;
 mod draw;
-mod sweep;
+pub(crate) mod sweep;
 
 use std::sync::Arc;
 

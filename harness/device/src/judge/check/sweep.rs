@@ -164,7 +164,12 @@ fn side_by_side<R: Sync, T: Send>(
 /// A kernel's fixed cases, then `random` drawn ones, each with the seed of its inputs; the same for
 /// all variants. A problem that a file's mapping does not support is moved to the nearest one that
 /// it does, or drawn again.
-fn problems(target: &Target, caps: &Capabilities, random: usize, seed: u64) -> Vec<(Problem, u64)> {
+pub(crate) fn problems(
+    target: &Target,
+    caps: &Capabilities,
+    random: usize,
+    seed: u64,
+) -> Vec<(Problem, u64)> {
     /// Problems drawn at most for each one that a file supports.
     const DRAWS_PER_CASE: usize = 500;
     let (kernel, file) = (target.kernel, target.subjects.first().filter(|s| s.is_choosy()));
