@@ -60,41 +60,25 @@ pub(crate) enum Fold {
 
 /// Lanes that a fold covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[rustfmt::skip]
 pub(crate) enum Span {
-    All,
-    Inclusive,
-    Exclusive,
+    All, Inclusive, Exclusive,
 }
 
 /// Lane that a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[rustfmt::skip]
 pub(crate) enum From {
-    First,
-    Lane(Reg),
-    Down(Reg),
-    Up(Reg),
-    Xor(Reg),
-    Quad(Reg),
+    First, Lane(Reg), Down(Reg), Up(Reg), Xor(Reg), Quad(Reg),
     /// Lane xor this number.
     Swap(u32),
 }
 
 /// Atomic operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[rustfmt::skip]
 pub(crate) enum Rmw {
-    Load,
-    Store,
-    Add,
-    AddF,
-    Sub,
-    And,
-    Or,
-    Xor,
-    MinI,
-    MinU,
-    MaxI,
-    MaxU,
-    Exchange,
+    Load, Store, Add, AddF, Sub, And, Or, Xor, MinI, MinU, MaxI, MaxU, Exchange,
     /// With the register of the expected value and that of `exchanged`.
     Compare(Reg, Reg),
 }
@@ -127,132 +111,55 @@ pub(crate) struct Access {
 
 /// One instruction.
 #[derive(Clone, Debug)]
+#[rustfmt::skip]
 pub(crate) enum Op {
     Un(Un, Reg, Reg),
     Bin(Bin, Reg, Reg, Reg),
     Tri(Tri, Reg, Reg, Reg, Reg),
     /// Element of a value by a column of indices: `of[index × stride]`.
-    Gather {
-        to: Reg,
-        index: Reg,
-        of: Box<[Reg]>,
-    },
+    Gather { to: Reg, index: Reg, of: Box<[Reg]> },
     /// Writes the active lanes of a variable's column.
     Set(Reg, Reg),
-    /// `to = offset + index × stride`, or [`OUTSIDE`] where `index` is not below `length`.
-    Index {
-        to: Reg,
-        offset: Option<Reg>,
-        index: Reg,
-        stride: u32,
-        length: Length,
-        /// Of a runtime-sized array: its buffer and first byte.
-        array: Option<(u32, u32)>,
-    },
-    ArrayLength {
-        to: Reg,
-        buffer: u32,
-        at: u32,
-        stride: u32,
-    },
-    Load {
-        access: u32,
-        to: Reg,
-    },
-    Store {
-        access: u32,
-        from: Box<[Reg]>,
-    },
-    Atomic {
-        access: u32,
-        what: Rmw,
-        kind: Kind,
-        value: Reg,
-        to: Reg,
-    },
-    Barrier {
-        workgroup: bool,
-        storage: bool,
-        subgroup: bool,
-    },
+    /// `to = offset + index × stride`, or [`OUTSIDE`] where `index` is not below `length`. A
+    /// runtime-sized array has its buffer and first byte.
+    Index { to: Reg, offset: Option<Reg>, index: Reg, stride: u32, length: Length, array: Option<(u32, u32)> },
+    ArrayLength { to: Reg, buffer: u32, at: u32, stride: u32 },
+    Load { access: u32, to: Reg },
+    Store { access: u32, from: Box<[Reg]> },
+    Atomic { access: u32, what: Rmw, kind: Kind, value: Reg, to: Reg },
+    Barrier { workgroup: bool, storage: bool, subgroup: bool },
     /// Every lane sees the first active one's offset.
-    Uniform {
-        access: u32,
-    },
-    Fold {
-        what: Fold,
-        span: Span,
-        to: Reg,
-        from: Reg,
-    },
-    Ballot {
-        to: Reg,
-        from: Option<Reg>,
-    },
-    Move {
-        mode: From,
-        to: Reg,
-        from: Reg,
-    },
+    Uniform { access: u32 },
+    Fold { what: Fold, span: Span, to: Reg, from: Reg },
+    Ballot { to: Reg, from: Option<Reg> },
+    Move { mode: From, to: Reg, from: Reg },
     MatrixLoad(Matrix, Reg),
     MatrixStore(Matrix, Box<[Reg]>),
     MatrixMulAdd(Box<MulAdd>),
     // Control: places are indices of instructions.
     /// Pushes a frame; the lanes whose condition is false wait for `Else`.
-    If {
-        condition: Reg,
-        otherwise: u32,
-    },
-    Else {
-        end: u32,
-    },
+    If { condition: Reg, otherwise: u32 },
+    Else { end: u32 },
     /// Goes on at `skip` if no lane is left.
-    EndIf {
-        skip: u32,
-    },
+    EndIf { skip: u32 },
     Loop,
     /// Active lanes leave the frame that is `depth` above.
-    Break {
-        depth: u32,
-    },
-    Continue {
-        depth: u32,
-    },
+    Break { depth: u32 },
+    Continue { depth: u32 },
     /// Lanes that continued come back; if none is there the loop ends at `exit`.
-    Continuing {
-        exit: u32,
-    },
-    BreakIf {
-        condition: Reg,
-    },
+    Continuing { exit: u32 },
+    BreakIf { condition: Reg },
     /// To the first instruction of the loop, or out of it.
-    Again {
-        start: u32,
-    },
+    Again { start: u32 },
     /// The lanes that left the loop go on.
-    EndLoop {
-        skip: u32,
-    },
+    EndLoop { skip: u32 },
     Switch,
-    Case {
-        selector: Reg,
-        values: Box<[u32]>,
-        is_default: bool,
-        next: u32,
-    },
-    EndCase {
-        falls: bool,
-    },
-    EndSwitch {
-        skip: u32,
-    },
+    Case { selector: Reg, values: Box<[u32]>, is_default: bool, next: u32 },
+    EndCase { falls: bool },
+    EndSwitch { skip: u32 },
     Call,
-    Return {
-        depth: u32,
-    },
-    EndCall {
-        skip: u32,
-    },
+    Return { depth: u32 },
+    EndCall { skip: u32 },
     End,
 }
 

@@ -193,7 +193,12 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let failed = match decoded {
         Ok(()) => None,
         Err(Error::CheckFailed(why)) if !run.generated.is_empty() => Some(why),
-        Err(error) => return Err(error),
+        Err(error) => {
+            for found in session.found() {
+                eprintln!("{}", out::escaped(&found.to_string()));
+            }
+            return Err(error);
+        }
     };
     let failed = failed.or_else(|| {
         let first = session.found().first()?;

@@ -3,15 +3,12 @@
 use clap::Args;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::judge::check::Verdict;
-use lathe_harness::judge::sanitize::{CaseResult, Report, Request, sanitize};
+use lathe_harness::judge::sanitize::{CaseResult, Report, Request, SIZES, sanitize};
 use lathe_harness::plan::target::Target;
 
 use crate::global::Global;
 use crate::wgsl::{WgslOpts, watch};
 use crate::{out, table};
-
-/// Subgroup sizes of today's adapters.
-const SIZES: [u32; 5] = [4, 8, 16, 32, 64];
 
 #[derive(Debug, Args)]
 pub(crate) struct Opts {

@@ -7,6 +7,7 @@ use naga::{
     ScalarKind, TypeInner, UnaryOperator,
 };
 
+use super::math::pick;
 use super::{Frame, Lower, Place, Value};
 use crate::Error;
 use crate::code::{Bin, Matrix, Memory, MulAdd, Op, Reg, Rmw, Tri, Un};
@@ -425,21 +426,16 @@ impl<'a> Lower<'a> {
 /// The instruction of an operator: with swapped operands, and with a result of the same type.
 fn operator(op: BinaryOperator, kind: Kind) -> Result<(Bin, bool, bool), Error> {
     use BinaryOperator as Op;
-    let pick = |float, signed, unsigned| match kind {
-        Kind::F32 | Kind::F16 => float,
-        Kind::I32 => signed,
-        Kind::U32 | Kind::Bool => unsigned,
-    };
-    let less = pick(Bin::LtF, Bin::LtI, Bin::LtU);
-    let not_more = pick(Bin::LeF, Bin::LeI, Bin::LeU);
+    let less = pick(kind, Bin::LtF, Bin::LtI, Bin::LtU);
+    let not_more = pick(kind, Bin::LeF, Bin::LeI, Bin::LeU);
     Ok(match op {
-        Op::Add => (pick(Bin::AddF, Bin::AddI, Bin::AddI), false, true),
-        Op::Subtract => (pick(Bin::SubF, Bin::SubI, Bin::SubI), false, true),
-        Op::Multiply => (pick(Bin::MulF, Bin::MulI, Bin::MulI), false, true),
-        Op::Divide => (pick(Bin::DivF, Bin::DivI, Bin::DivU), false, true),
-        Op::Modulo => (pick(Bin::RemF, Bin::RemI, Bin::RemU), false, true),
-        Op::Equal => (pick(Bin::EqF, Bin::EqI, Bin::EqI), false, false),
-        Op::NotEqual => (pick(Bin::NeF, Bin::NeI, Bin::NeI), false, false),
+        Op::Add => (pick(kind, Bin::AddF, Bin::AddI, Bin::AddI), false, true),
+        Op::Subtract => (pick(kind, Bin::SubF, Bin::SubI, Bin::SubI), false, true),
+        Op::Multiply => (pick(kind, Bin::MulF, Bin::MulI, Bin::MulI), false, true),
+        Op::Divide => (pick(kind, Bin::DivF, Bin::DivI, Bin::DivU), false, true),
+        Op::Modulo => (pick(kind, Bin::RemF, Bin::RemI, Bin::RemU), false, true),
+        Op::Equal => (pick(kind, Bin::EqF, Bin::EqI, Bin::EqI), false, false),
+        Op::NotEqual => (pick(kind, Bin::NeF, Bin::NeI, Bin::NeI), false, false),
         Op::Less => (less, false, false),
         Op::LessEqual => (not_more, false, false),
         Op::Greater => (less, true, false),
@@ -448,6 +444,6 @@ fn operator(op: BinaryOperator, kind: Kind) -> Result<(Bin, bool, bool), Error> 
         Op::InclusiveOr | Op::LogicalOr => (Bin::Or, false, false),
         Op::ExclusiveOr => (Bin::Xor, false, false),
         Op::ShiftLeft => (Bin::Shl, false, false),
-        Op::ShiftRight => (pick(Bin::ShrU, Bin::ShrI, Bin::ShrU), false, false),
+        Op::ShiftRight => (pick(kind, Bin::ShrU, Bin::ShrI, Bin::ShrU), false, false),
     })
 }

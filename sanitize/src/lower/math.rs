@@ -229,53 +229,38 @@ impl<'a> Lower<'a> {
     }
 }
 
+/// Functions of one argument that are one instruction.
+#[rustfmt::skip]
+const UNARY: &[(MathFunction, Un)] = {
+    use MathFunction as F;
+    &[
+        (F::Saturate, Un::Saturate), (F::Cos, Un::Cos), (F::Cosh, Un::Cosh), (F::Sin, Un::Sin),
+        (F::Sinh, Un::Sinh), (F::Tan, Un::Tan), (F::Tanh, Un::Tanh), (F::Acos, Un::Acos),
+        (F::Asin, Un::Asin), (F::Atan, Un::Atan), (F::Asinh, Un::Asinh), (F::Acosh, Un::Acosh),
+        (F::Atanh, Un::Atanh), (F::Ceil, Un::Ceil), (F::Floor, Un::Floor), (F::Round, Un::Round),
+        (F::Fract, Un::Fract), (F::Trunc, Un::Trunc), (F::Exp, Un::Exp), (F::Exp2, Un::Exp2),
+        (F::Log, Un::Log), (F::Log2, Un::Log2), (F::Sqrt, Un::Sqrt),
+        (F::InverseSqrt, Un::InverseSqrt), (F::QuantizeToF16, Un::ToHalf),
+        (F::CountTrailingZeros, Un::CountTrailing), (F::CountLeadingZeros, Un::CountLeading),
+        (F::CountOneBits, Un::CountOnes), (F::ReverseBits, Un::Reverse),
+        (F::FirstTrailingBit, Un::FirstTrailing),
+    ]
+};
+
 /// A function of one argument.
 fn unary(function: MathFunction, kind: Kind) -> Option<Un> {
-    use MathFunction as F;
-    Some(match function {
-        F::Abs if kind.is_float() => Un::AbsF,
-        F::Abs if kind == Kind::I32 => Un::AbsI,
-        F::Abs => Un::Copy,
-        F::Saturate => Un::Saturate,
-        F::Cos => Un::Cos,
-        F::Cosh => Un::Cosh,
-        F::Sin => Un::Sin,
-        F::Sinh => Un::Sinh,
-        F::Tan => Un::Tan,
-        F::Tanh => Un::Tanh,
-        F::Acos => Un::Acos,
-        F::Asin => Un::Asin,
-        F::Atan => Un::Atan,
-        F::Asinh => Un::Asinh,
-        F::Acosh => Un::Acosh,
-        F::Atanh => Un::Atanh,
-        F::Ceil => Un::Ceil,
-        F::Floor => Un::Floor,
-        F::Round => Un::Round,
-        F::Fract => Un::Fract,
-        F::Trunc => Un::Trunc,
-        F::Exp => Un::Exp,
-        F::Exp2 => Un::Exp2,
-        F::Log => Un::Log,
-        F::Log2 => Un::Log2,
-        F::Sign if kind.is_float() => Un::SignF,
-        F::Sign => Un::SignI,
-        F::Sqrt => Un::Sqrt,
-        F::InverseSqrt => Un::InverseSqrt,
-        F::QuantizeToF16 => Un::ToHalf,
-        F::CountTrailingZeros => Un::CountTrailing,
-        F::CountLeadingZeros => Un::CountLeading,
-        F::CountOneBits => Un::CountOnes,
-        F::ReverseBits => Un::Reverse,
-        F::FirstTrailingBit => Un::FirstTrailing,
-        F::FirstLeadingBit if kind == Kind::I32 => Un::FirstLeadingI,
-        F::FirstLeadingBit => Un::FirstLeadingU,
-        _ => return None,
-    })
+    match function {
+        MathFunction::Abs => Some(pick(kind, Un::AbsF, Un::AbsI, Un::Copy)),
+        MathFunction::Sign => Some(pick(kind, Un::SignF, Un::SignI, Un::SignI)),
+        MathFunction::FirstLeadingBit => {
+            Some(pick(kind, Un::FirstLeadingU, Un::FirstLeadingI, Un::FirstLeadingU))
+        }
+        other => UNARY.iter().find(|(known, _)| *known == other).map(|(_, un)| *un),
+    }
 }
 
 /// One of three for floats, signed and other integers.
-fn pick<T>(kind: Kind, float: T, signed: T, unsigned: T) -> T {
+pub(super) fn pick<T>(kind: Kind, float: T, signed: T, unsigned: T) -> T {
     match kind {
         Kind::F32 | Kind::F16 => float,
         Kind::I32 => signed,

@@ -5,6 +5,7 @@ use naga::{
     SubgroupOperation, SwitchValue,
 };
 
+use super::math::pick;
 use super::{Frame, Lower, Place, Value};
 use crate::Error;
 use crate::code::{Access, Fold, From, Memory, Op, Reg, Rmw, Span as Lanes};
@@ -158,13 +159,8 @@ impl<'a> Lower<'a> {
                     CollectiveOperation::InclusiveScan => Lanes::Inclusive,
                     CollectiveOperation::ExclusiveScan => Lanes::Exclusive,
                 };
-                let from = self.columns(frame, argument)?;
-                let first = self.take(from.len() as u32)?;
-                for (i, from) in from.iter().enumerate() {
-                    let to = first + i as Reg;
-                    self.push(Op::Fold { what, span, to, from: *from })?;
-                }
-                let all: Vec<Reg> = (first..first + from.len() as u32).collect();
+                let each = |to, from| Op::Fold { what, span, to, from };
+                let all = self.each_component(frame, argument, each)?;
                 let all = self.rounded(kind, all)?;
                 frame.values[result.index()] = Some(Value::Columns(all));
             }
@@ -319,14 +315,23 @@ impl<'a> Lower<'a> {
             GatherMode::QuadBroadcast(at) => From::Quad(lane(self, at)?),
             GatherMode::QuadSwap(direction) => From::Swap(direction as u32 + 1),
         };
+        let all = self.each_component(frame, argument, |to, from| Op::Move { mode, to, from })?;
+        frame.values[result.index()] = Some(Value::Columns(all.into()));
+        Ok(())
+    }
+
+    fn each_component(
+        &mut self,
+        frame: &mut Frame<'a>,
+        argument: Handle<Expression>,
+        op: impl Fn(Reg, Reg) -> Op,
+    ) -> Result<Vec<Reg>, Error> {
         let from = self.columns(frame, argument)?;
         let first = self.take(from.len() as u32)?;
-        for (i, from) in from.iter().enumerate() {
-            self.push(Op::Move { mode, to: first + i as Reg, from: *from })?;
+        for (to, from) in (first..).zip(from.iter()) {
+            self.push(op(to, *from))?;
         }
-        let all = (first..first + from.len() as u32).collect();
-        frame.values[result.index()] = Some(Value::Columns(all));
-        Ok(())
+        Ok((first..first + from.len() as u32).collect())
     }
 }
 
@@ -342,18 +347,13 @@ fn skip(op: &mut Op) -> Option<&mut u32> {
 }
 
 fn fold(op: SubgroupOperation, kind: Kind) -> Fold {
-    let by_kind = |float, signed, unsigned| match kind {
-        Kind::F32 | Kind::F16 => float,
-        Kind::I32 => signed,
-        Kind::U32 | Kind::Bool => unsigned,
-    };
     match op {
         SubgroupOperation::All => Fold::All,
         SubgroupOperation::Any => Fold::Any,
-        SubgroupOperation::Add => by_kind(Fold::AddF, Fold::AddI, Fold::AddI),
-        SubgroupOperation::Mul => by_kind(Fold::MulF, Fold::MulI, Fold::MulI),
-        SubgroupOperation::Min => by_kind(Fold::MinF, Fold::MinI, Fold::MinU),
-        SubgroupOperation::Max => by_kind(Fold::MaxF, Fold::MaxI, Fold::MaxU),
+        SubgroupOperation::Add => pick(kind, Fold::AddF, Fold::AddI, Fold::AddI),
+        SubgroupOperation::Mul => pick(kind, Fold::MulF, Fold::MulI, Fold::MulI),
+        SubgroupOperation::Min => pick(kind, Fold::MinF, Fold::MinI, Fold::MinU),
+        SubgroupOperation::Max => pick(kind, Fold::MaxF, Fold::MaxI, Fold::MaxU),
         SubgroupOperation::And => Fold::And,
         SubgroupOperation::Or => Fold::Or,
         SubgroupOperation::Xor => Fold::Xor,

@@ -506,6 +506,7 @@ impl Machine<'_> {
         let Memory::Buffer(buffer) = access.memory else { return };
         let offset = access.offset.map_or(0, |offset| self.column(group, offset)[lane]);
         let place = (buffer, offset.wrapping_add(access.at + leaf.at));
+        group.has_polled |= !writes;
         if !matches!(what, Rmw::Store)
             && let Some(released) = self.releases.get(&place)
         {

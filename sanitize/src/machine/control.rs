@@ -90,8 +90,9 @@ impl Machine<'_> {
                     return Some(Stop::Done);
                 }
                 group.pc = start as usize - 1;
-                // Others may run where it could wait for them.
-                let waits = self.program.is_synchronised && rounds % TURN == 0;
+                // Others may run where it could wait for them: it may count its polls.
+                let polled = std::mem::take(&mut group.has_polled);
+                let waits = polled || self.program.is_synchronised && rounds % TURN == 0;
                 return waits.then_some(Stop::Rounds);
             }
             Op::Again { .. } => {}

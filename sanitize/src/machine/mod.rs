@@ -98,6 +98,8 @@ struct Group {
     workgroup_time: u32,
     storage_time: u32,
     epoch: u32,
+    /// It has read an atomic since its last turn.
+    has_polled: bool,
     /// `subgroupBarrier`s passed, by subgroup.
     steps: Vec<u32>,
     /// Order of the lanes' writes.
@@ -292,6 +294,7 @@ impl Machine<'_> {
             workgroup_time: 0,
             storage_time: 0,
             epoch: 0,
+            has_polled: false,
             steps: vec![0; subgroups],
             order: Vec::new(),
             clock: vec![0; clocks],

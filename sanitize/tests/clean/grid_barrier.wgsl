@@ -7,14 +7,19 @@ fn wait(n: u32, lid: u32) {
     storageBarrier();
     if (lid == 0u) {
         atomicAdd(&arrived[n], 1u);
-        loop { if (atomicLoad(&arrived[n]) == 5u) { break; } }
+        // Few polls, while another one computes for long.
+        for (var polls = 0u; atomicLoad(&arrived[n]) != 5u; polls++) {
+            if (polls > 10000u) { a[100] = 0u; }
+        }
     }
     workgroupBarrier();
 }
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let i = 8u * group.x + lid;
-    a[i] = i;
+    var spent = i;
+    if (group.x == 3u) { for (var round = 0u; round < 4000u; round++) { spent = spent * 5u % 64u; } }
+    a[i] = i + spent / 64u;
     wait(0u, lid);
     b[i] = a[(i + 9u) % 40u] + a[39u - i];
     wait(1u, lid);

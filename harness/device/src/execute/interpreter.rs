@@ -265,6 +265,10 @@ impl Interpreter {
             let entry = (&kernel.code, &none, persistent::ENTRY);
             let bound = |name: &str| kernel.bound(name).clone();
             self.dispatch("the persistent kernel", entry, [kernel.grid.groups, 1, 1], &bound)?;
+            let waits = self.blocks[kernel.arrivals.0].words[0];
+            if waits > 0 {
+                return Err(Error::GridBarrier { adapter: "the interpreter".into(), waits });
+            }
             index = kernel.ops.end;
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Checks in the interpreter: every variant of some targets on its cases, at each subgroup size.
 
+use std::path::Path;
+
 use lathe_kernels::{Capabilities, CooperativeMatrix, MatrixScalar, Problem};
 use lathe_sanitize::Options;
 use rayon::prelude::*;
@@ -14,6 +16,9 @@ use crate::plan::backend_text::generous;
 use crate::plan::recording::Part;
 use crate::plan::target::Target;
 use crate::plan::{PlanError, Subject};
+
+/// Subgroup sizes of today's adapters.
+pub const SIZES: [u32; 5] = [4, 8, 16, 32, 64];
 
 /// Contents of a run.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +116,18 @@ pub fn capabilities(width: u32) -> Capabilities {
     }
 }
 
+/// Runs a WGSL file, or a mapping of one, in the place of `KERNEL/VARIANT` on the shapes of a
+/// `--shape`, at all [`SIZES`].
+///
+/// # Errors
+/// Those of [`sanitize`].
+pub fn file(path: &Path, kernel: &str, shape: &str) -> Result<Report> {
+    let targets = [Target::one(kernel)?.with_file(path)?];
+    let (shape, random, smallest, seed) = (Some(shape), 0, false, 42);
+    let request = Request { targets: &targets, shape, random, smallest, widths: &SIZES, seed };
+    sanitize(&request, &|_, _| {})
+}
+
 /// Runs all cases of a request, on all cores. `done` receives each case and their number.
 ///
 /// # Errors
@@ -121,31 +138,34 @@ pub fn sanitize(
 ) -> Result<Report> {
     let mut cases = Vec::new();
     for target in request.targets {
-        let caps = capabilities(request.widths.first().copied().unwrap_or(32));
-        let mut problems: Vec<(Problem, u64)> = match request.shape {
-            Some(text) => {
-                let problems = target.problems(text, &caps)?.into_iter();
-                problems.map(|problem| (problem, request.seed)).collect()
-            }
-            None => sweep::problems(target, &caps, request.random, request.seed),
-        };
-        let bytes = |problem: &Problem| target.kernel.cost(problem).bytes;
-        problems.sort_by(|(a, _), (b, _)| bytes(a).total_cmp(&bytes(b)));
-        for subject in &target.subjects {
-            for (i, width) in request.widths.iter().enumerate() {
-                let caps = capabilities(*width);
+        for (i, width) in request.widths.iter().enumerate() {
+            let caps = capabilities(*width);
+            let mut problems: Vec<(Problem, u64)> = match request.shape {
+                Some(text) => {
+                    let problems = target.problems(text, &caps)?.into_iter();
+                    problems.map(|problem| (problem, request.seed)).collect()
+                }
+                None => sweep::problems(target, &caps, request.random, request.seed),
+            };
+            let bytes = |problem: &Problem| target.kernel.cost(problem).bytes;
+            problems.sort_by(|(a, _), (b, _)| bytes(a).total_cmp(&bytes(b)));
+            for subject in &target.subjects {
                 let can_run = |(problem, _): &&(Problem, u64)| subject.plan(problem, &caps).is_ok();
                 let smallest = problems.iter().filter(|_| request.smallest).find(can_run);
                 let chosen = smallest.map_or(problems.as_slice(), std::slice::from_ref);
-                cases.extend(
-                    chosen.iter().map(|(p, seed)| (subject, p.clone(), *seed, *width, i == 0)),
-                );
+                cases.extend(chosen.iter().map(|(p, seed)| (subject, p.clone(), *seed, *width, i)));
             }
         }
     }
+    // In the order of the declarations, whatever the number of sizes.
+    let place = |subject: &Subject| {
+        let same = |s: &&Subject| std::ptr::eq(*s, subject);
+        request.targets.iter().flat_map(|target| &target.subjects).position(|s| same(&s))
+    };
+    cases.sort_by_key(|(subject, ..)| place(subject));
     let total = cases.len();
-    let run = |(subject, problem, seed, width, first): &(&Subject, Problem, u64, u32, bool)| {
-        let result = case(subject, problem, *width, *first, *seed)?;
+    let run = |(subject, problem, seed, width, i): &(&Subject, Problem, u64, u32, usize)| {
+        let result = case(subject, problem, *width, *i == 0, *seed)?;
         if let Some(result) = &result {
             done(result, total);
         }
@@ -198,7 +218,12 @@ fn case(
         return Ok(None);
     }
     let subgroup_size = needs_subgroup.then_some(width);
-    let case = Case::without_device(plan, problem, seed)?;
+    let case = match Case::for_interpreter(plan, problem, seed) {
+        Err(Error::Unavailable { reason, .. }) => {
+            return Ok(result(subgroup_size, Vec::new(), Verdict::Unavailable { reason }));
+        }
+        other => other?,
+    };
     let options = Options { width, seed, ..Options::default() };
     let mut interpreter = case.interpreter(options);
     let verdict = match runs(&case, &mut interpreter) {

@@ -12,7 +12,7 @@ use lathe_sanitize::{Buffer, Options};
 
 use super::Verdict;
 use super::draw::{InputKind, draw};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
 use crate::execute::interpreter::Interpreter;
 use crate::execute::oracle::{self, Outcomes};
@@ -73,11 +73,24 @@ impl Case {
             let what = format!("{} {}", kernel.name, kernel.show(problem));
             return Err(gpu.unavailable(what, reason));
         }
-        Self::without_device(plan, problem, seed)
+        Self::with_inputs(plan, problem, seed)
     }
 
-    /// The same for no device: nothing limits the size of a tensor.
-    pub fn without_device(plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+    /// The same for the interpreter.
+    ///
+    /// # Errors
+    /// A tensor of more than 256 MiB.
+    pub fn for_interpreter(plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        const MOST_BYTES: u64 = 1 << 28;
+        if let Some(reason) = too_large(plan.kernel, problem, MOST_BYTES) {
+            let what = format!("{} {}", plan.kernel.name, plan.kernel.show(problem));
+            let adapter = "the interpreter".to_owned();
+            return Err(Error::Unavailable { what, adapter, reason });
+        }
+        Self::with_inputs(plan, problem, seed)
+    }
+
+    fn with_inputs(plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
         let kernel = plan.kernel;
         oracle::exists(kernel)?;
         let mut rng = Rng::new(seed);
