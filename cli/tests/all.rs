@@ -22,6 +22,7 @@ mod perplexity;
 mod persistent;
 mod rusty;
 mod sampling;
+mod sanitize;
 mod scripts;
 mod smollm2;
 mod tokenizers;

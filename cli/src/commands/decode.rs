@@ -10,14 +10,20 @@ use lathe_harness::decode::graph::Selected;
 use lathe_harness::decode::memory::{self, Taken};
 use lathe_harness::decode::{GaveUp, Looks, Prompts, Run, Script, Session, VERIFIED};
 use lathe_harness::error::{Error, Result};
+use lathe_harness::execute::interpreter::Found;
 use lathe_harness::gpu::Pipelines;
+use lathe_harness::judge::sanitize::capabilities;
 use lathe_harness::measure::copy_bandwidth;
+use lathe_harness::plan::persistent::Persistent;
 use serde::Serialize;
 
 use crate::global::Global;
 use crate::model::{ExecutorName, Loaded, ModelOpts, Ran, Reported, Shown};
 use crate::profile::{ProfileOpts, Profiled};
-use crate::{args, table};
+use crate::{args, out, table};
+
+/// Invocations of a subgroup in the interpreter.
+const INTERPRETED_SUBGROUP: u32 = 32;
 
 #[derive(Debug, Args)]
 pub(crate) struct Opts {
@@ -124,6 +130,9 @@ struct Report {
     bandwidth_fraction: Option<f64>,
     /// Null where nothing was compared.
     verified: Option<Verdict>,
+    /// Faults of kernels that the interpreter saw.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    findings: Vec<Found>,
     #[serde(flatten)]
     failed: Option<Failed>,
     /// Absent where none did.
@@ -159,16 +168,24 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ..Script::default()
     };
     options.context = script.positions();
-    let (gpu, verify) = (opts.executor.open(global)?, opts.verified(&script));
+    let interprets = opts.executor == ExecutorName::Interpret;
+    let gpu = if interprets { None } else { opts.executor.open(global)? };
+    let verify = opts.verified(&script);
     if let Some(option) = opts.profile.asked() {
         let Some(gpu) = &gpu else {
-            let error = format!("{option} times a GPU; it goes without --executor cpu");
+            let error = format!("{option} times a GPU; it goes with --executor gpu");
             return Err(Error::Usage(error));
         };
         let profiled = Profiled { gpu, model: &model, options, script: &script, verify };
         return opts.profile.run(global, profiled);
     }
-    let graph = model.graph(gpu.as_deref(), &options)?;
+    if interprets && options.persistent.is_auto() {
+        options.persistent = Persistent::Off;
+    }
+    let graph = match interprets {
+        true => model.graph_for(&capabilities(INTERPRETED_SUBGROUP), &options)?,
+        false => model.graph(gpu.as_deref(), &options)?,
+    };
     let mut shown = Shown::decoding(global, &model, &script, opts.logits_out.as_deref());
     // Before the weights take the memory; a device too full to copy has no figure.
     let copy = match gpu.as_deref().map(copy_bandwidth) {
@@ -184,7 +201,10 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let every_step = opts.logits_out.is_some()
         || !script.forced.is_empty()
         || verify == Some(script.positions());
-    let mut session = Session::new(&model, graph, executor, options);
+    let mut session = match interprets {
+        true => Session::interpreted(&model, graph, options, INTERPRETED_SUBGROUP),
+        false => Session::new(&model, graph, executor, options),
+    };
     let mut run = Run::default();
     let decoded = session.decode(&script, Looks { verify, every_step }, &mut run, &mut shown);
     // What was handed out has its figures, whatever was found wrong after it; so has a document.
@@ -193,8 +213,18 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         Err(Error::CheckFailed(why)) if global.json || !run.generated.is_empty() => {
             Some(Failed { why, compared: run.verified })
         }
-        Err(error) => return Err(error),
+        Err(error) => {
+            for found in session.found() {
+                eprintln!("{}", out::escaped(&found.to_string()));
+            }
+            return Err(error);
+        }
     };
+    let failed = failed.or_else(|| {
+        let first = session.found().first()?;
+        let why = format!("{} faults in kernels, the first: {first}", session.found().len());
+        Some(Failed { why, compared: run.verified })
+    });
     let predicted = shown.finish();
     let memory = predicted.zip(gpu.as_deref());
     let memory = memory.map(|(predicted, gpu)| predicted.measured(gpu, session.device_bytes()));
@@ -206,8 +236,14 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let (prompt, decoded) = (script.prompt.len(), run.steps.len());
     let gpu_ms = run.gpu.map(|t| t.as_secs_f64() * 1e3 / run.decode_steps.max(1) as f64);
     let bytes_per_token = graph.bytes(prompt + decoded / 2 + 1) as u64;
+    let mut ran = Ran::of(&model.file.path, gpu.as_deref(), options);
+    if interprets {
+        ran.executor = "interpret";
+        ran.adapter.name = "interpreter".into();
+    }
     let report = Report {
-        ran: Ran::of(&model.file.path, gpu.as_deref(), options),
+        ran,
+        findings: session.found().to_vec(),
         sampling: options.sampling.map(|s| Reported::of(s, options.seed)),
         prompt_text,
         text: model.text(&run.generated),
@@ -251,6 +287,9 @@ fn rate(count: usize, time: Duration) -> f64 {
 fn print(r: &Report) {
     let ids: Vec<_> = r.generated.iter().map(ToString::to_string).collect();
     eprintln!("tokens {}", ids.join(","));
+    for found in &r.findings {
+        eprintln!("{}", out::escaped(&found.to_string()));
+    }
     let figure = |text: String| match (&r.verified, &r.failed) {
         (_, Some(_)) => format!("{text} (wrong)"),
         (Some(_), None) => text,

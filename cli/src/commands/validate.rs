@@ -221,7 +221,7 @@ impl Row {
             let wrong = match language.write(&module, &info, entry) {
                 // What naga writes must be WGSL again.
                 Ok(text) if language == Language::Wgsl => {
-                    match naga::front::wgsl::parse_str(&backend_text::for_naga(&text)) {
+                    match naga::front::wgsl::parse_str(&dialect::for_naga(&text)) {
                         Ok(_) => continue,
                         Err(e) => format!("does not parse back: {e}"),
                     }
@@ -262,7 +262,7 @@ impl Shown {
     fn new(violation: &Violation, text: &str, file: &str) -> Self {
         let place = |at: naga::Span| {
             let line = at.is_defined().then(|| at.location(text).line_number as usize)?;
-            Some(lathe_kernels::place(text, file, line))
+            Some(placed(text, file, line))
         };
         let because = violation.because.iter().map(|(at, why)| (place(*at), why.clone()));
         Self {
@@ -330,11 +330,17 @@ fn of_file(
         pages.push(Page {
             entries: rows.iter().map(|row| row.name.clone()).collect(),
             text: linked,
-            place: Box::new(move |line| lathe_kernels::place(&text, &file, line)),
+            place: Box::new(move |line| placed(&text, &file, line)),
             rows: 0..rows.len(),
         });
     }
     Ok((rows, found))
+}
+
+/// `file:line` of a line of a linked text.
+fn placed(text: &str, file: &str, line: usize) -> String {
+    let (file, line) = lathe_kernels::place(text, file, line);
+    format!("{file}:{line}")
 }
 
 /// The error of a text that does not parse, and what may be the reason.

@@ -10,6 +10,7 @@ use super::options::{DecodeOptions, Prompts, Script};
 use super::verify::{Checked, Verifier};
 use super::{Observer, Phase};
 use lathe_device::error::{Error, Result};
+use lathe_device::execute::interpreter::{self, Found, Interpreter};
 use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_device::gpu::{Gpu, Pipelines, Policy};
 use lathe_device::plan::persistent::Persistent;
@@ -31,6 +32,7 @@ pub struct Session<'a> {
 enum Executor {
     Gpu(GpuExecutor),
     Cpu(CpuExecutor),
+    Interpreter(Interpreter),
 }
 
 impl Model {
@@ -92,11 +94,32 @@ impl<'a> Session<'a> {
         Self { model, graph, executor, options }
     }
 
+    /// A session whose kernels run in the interpreter, with subgroups of `width` invocations.
+    pub fn interpreted(
+        model: &'a Model,
+        graph: DecodeGraph,
+        options: DecodeOptions,
+        width: u32,
+    ) -> Self {
+        let settings =
+            interpreter::Options { width, seed: u64::from(options.seed), ..Default::default() };
+        let executor = Interpreter::new(Arc::clone(&graph.recording), settings);
+        Self { model, graph, executor: Executor::Interpreter(executor), options }
+    }
+
+    /// Faults of kernels that the interpreter has seen.
+    pub fn found(&self) -> &[Found] {
+        match &self.executor {
+            Executor::Interpreter(executor) => &executor.found,
+            Executor::Gpu(_) | Executor::Cpu(_) => &[],
+        }
+    }
+
     /// Bytes of the executor's buffers on a device.
     pub fn device_bytes(&self) -> u64 {
         match &self.executor {
             Executor::Gpu(executor) => executor.device_bytes(),
-            Executor::Cpu(_) => 0,
+            Executor::Cpu(_) | Executor::Interpreter(_) => 0,
         }
     }
 
@@ -187,7 +210,7 @@ impl<'a> Session<'a> {
         let Looks { verify, every_step } = looks.unwrap_or_default();
         let gpu = match &self.executor {
             Executor::Gpu(executor) => Some(Arc::clone(&executor.gpu)),
-            Executor::Cpu(_) => None,
+            Executor::Cpu(_) | Executor::Interpreter(_) => None,
         };
         let mut decoder = self.decoder();
         if every_step {
@@ -268,6 +291,7 @@ impl<'a> Session<'a> {
         let executor: &mut dyn Execute = match &mut self.executor {
             Executor::Gpu(executor) => executor,
             Executor::Cpu(executor) => executor,
+            Executor::Interpreter(executor) => executor,
         };
         Decoder::new(&self.graph, executor)
     }

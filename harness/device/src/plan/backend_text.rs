@@ -150,13 +150,6 @@ fn for_browsers(module: &Module, text: &str) -> String {
     head + &text.replace(LARGEST, "0x1.fffffep+127f")
 }
 
-/// A text without the directives that browsers ask for and naga refuses. Their lines stay, empty.
-pub fn for_naga(text: &str) -> String {
-    let refused = ["enable subgroups;", "requires subgroup_id;"];
-    let line = |line| if refused.contains(&str::trim(line)) { "" } else { line };
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
-}
-
 fn uses_subgroups(module: &Module) -> bool {
     let without = Caps::all().difference(Caps::SUBGROUP | Caps::SUBGROUP_BARRIER);
     Validator::new(ValidationFlags::all(), without).validate(module).is_err()
@@ -223,7 +216,7 @@ mod tests {
         assert!(sum.starts_with("enable subgroups;\n") && !sum.contains("requires"), "{sum}");
         let id = text("@builtin(subgroup_id) i: u32", "x[i] = 1u;");
         assert!(id.starts_with("enable subgroups;\nrequires subgroup_id;\n"), "{id}");
-        assert!(naga::front::wgsl::parse_str(&for_naga(&id)).is_ok(), "{id}");
+        assert!(naga::front::wgsl::parse_str(&lathe_kernels::dialect::for_naga(&id)).is_ok(), "{id}");
         let dot = text(lane, "x[i] = dot4U8Packed(i, x[i]);");
         assert!(dot.starts_with("requires packed_4x8_integer_dot_product;\n"), "{dot}");
         let largest = text(lane, "x[i] = bitcast<u32>(-3.4028234663852886e38f);");

@@ -152,14 +152,15 @@ fn matrix_constants(p: &AttentionPrefill, caps: &Capabilities) -> Overrides {
 }
 
 fn matrix_unsupported(p: &AttentionPrefill, caps: &Capabilities) -> Option<String> {
-    let sizes = caps.subgroup.filter(|(min, max)| min != max);
+    // Rows of a block are as many as its subgroups have lanes.
+    let sizes = caps.subgroup.filter(|sizes| *sizes != (32, 32));
     ragged(p)
         .or_else(|| {
             let d = p.head_dim;
             (![64, 128, 256].contains(&d)).then(|| format!("HEAD_DIM={d} is not 64, 128 or 256"))
         })
         .or_else(|| {
-            sizes.map(|(min, max)| format!("subgroups of {min} to {max} lanes, not of one size"))
+            sizes.map(|(min, max)| format!("subgroups of {min} to {max} lanes, not of 32"))
         })
 }
 

@@ -101,7 +101,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
     }
 
     if (part < parts) {
-        tile_maxima[part * ROWS + row] = vec2<f32>(most, norm);
+        if (chunk == 0u) { tile_maxima[part * ROWS + row] = vec2<f32>(most, norm); }
         let at = (part * ROWS + row) * fours + chunk * per_chunk;
         tile_outputs[at] = low;
         if (KV_FORMAT != KV_F32) { tile_outputs[at + 1u] = high; }

@@ -10,14 +10,16 @@ use lathe_kernels::{
     STATE_WORDS, StateWord,
 };
 use lathe_record::rng::Rng;
+use lathe_sanitize::{Buffer, Options};
 
 pub use exported::{Exported, ExportedOutcome, ExportedTensor, Judged, Stored, fits};
 
 use super::Verdict;
 use super::draw::{InputKind, draw};
 use super::stress::{self, Stress};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
+use crate::execute::interpreter::Interpreter;
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
 use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, poison};
@@ -77,16 +79,16 @@ impl Case {
     /// Draws inputs for a planned invocation from `seed`. Fails before any is drawn if a tensor
     /// exceeds the largest binding of `gpu`.
     pub fn new(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
-        Self::drawn(gpu, plan, problem, seed, InputKind::Typical)
+        Self::fitting(gpu, plan, problem, seed, InputKind::Typical)
     }
 
     /// Same as [`Case::new`], for a case that is only checked: KV caches hold NaN where nothing may
     /// be read, and stress inputs include them.
     pub fn untimed(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
-        Self::drawn(gpu, plan, problem, seed, InputKind::Untimed)
+        Self::fitting(gpu, plan, problem, seed, InputKind::Untimed)
     }
 
-    fn drawn(
+    fn fitting(
         gpu: &Gpu,
         plan: Plan,
         problem: &Problem,
@@ -98,7 +100,7 @@ impl Case {
             let what = format!("{} {}", kernel.name, kernel.show(problem));
             return Err(gpu.unavailable(what, reason));
         }
-        Self::drawn_for(plan, problem, seed)
+        Self::drawn(plan, problem, seed, kind)
     }
 
     /// Draws inputs for a planned invocation on a device that need not be here.
@@ -106,6 +108,24 @@ impl Case {
     /// # Errors
     /// The operation has no reference.
     pub fn drawn_for(plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        Self::drawn(plan, problem, seed, InputKind::Typical)
+    }
+
+    /// Same as [`Case::untimed`] for the interpreter.
+    ///
+    /// # Errors
+    /// A tensor of more than 256 MiB.
+    pub fn for_interpreter(plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        const MOST_BYTES: u64 = 1 << 28;
+        if let Some(reason) = too_large(plan.kernel, problem, MOST_BYTES) {
+            let what = format!("{} {}", plan.kernel.name, plan.kernel.show(problem));
+            let adapter = "the interpreter".to_owned();
+            return Err(Error::Unavailable { what, adapter, reason });
+        }
+        Self::drawn(plan, problem, seed, InputKind::Untimed)
+    }
+
+    fn drawn(plan: Plan, problem: &Problem, seed: u64, kind: InputKind) -> Result<Self> {
         let kernel = plan.kernel;
         oracle::exists(kernel)?;
         let mut rng = Rng::new(seed);
@@ -258,7 +278,7 @@ impl Case {
         }
         let block = first.copied(gpu, name)?;
         let value = self.value(id, draw);
-        gpu.caught(|| self.write_value(gpu, &block, id, &value))?;
+        gpu.caught(|| self.encode(id, &value, &mut |at, bytes| block.write(gpu, at, bytes)))?;
         Ok(block)
     }
 
@@ -362,6 +382,52 @@ impl Case {
         Ok(executor)
     }
 
+    /// The case in the interpreter with its inputs written. Outputs and scratch memory are not.
+    pub fn interpreter(&self, options: Options) -> Interpreter {
+        let mut executor = Interpreter::new(Arc::clone(&self.recording), options);
+        for id in (0..self.recording.tensors.len()).map(TensorId) {
+            let block = executor.block(id);
+            match self.role(id) {
+                Some(Role::Output | Role::Scratch) => {
+                    *block = Buffer::unwritten(vec![poison(); block.words.len()]);
+                }
+                Some(Role::Counter) => block.words.fill(0),
+                // Weights and tables are there already.
+                _ => {
+                    block.written = None;
+                    if let Some(value @ (Value::F32(_) | Value::U32(_))) =
+                        self.inputs.values.get(id.0)
+                    {
+                        // Padding is undefined: a result made of it is no number.
+                        block.words.fill(poison());
+                        self.encode(id, value, &mut |at, bytes| executor.write(id, at, bytes));
+                    }
+                }
+            }
+        }
+        executor
+    }
+
+    /// Gives one more run of the interpreter stress inputs, as [`Case::stress_inputs`] does.
+    pub(crate) fn stress_interpreted(&self, executor: &mut Interpreter) -> Draw {
+        let draw = STRESS;
+        for id in self.renewed(draw) {
+            let value = self.value(id, draw);
+            self.encode(id, &value, &mut |at, bytes| executor.write(id, at, bytes));
+        }
+        draw
+    }
+
+    /// [`Case::judge_found`] of the interpreter's memory.
+    pub(crate) fn judge_interpreted(
+        &self,
+        executor: &Interpreter,
+        draw: Draw,
+        found: &[(TensorId, Vec<u8>)],
+    ) -> Result<Verdict> {
+        self.judge_left(draw, found, &|id| Ok((executor.read(id), None)))
+    }
+
     /// Undoes a run: restores the state of [`Case::prepare`] of all tensors that are written, and
     /// of small inputs. Large inputs are unchanged: writing the caches of a long context would take
     /// longer than attending to them.
@@ -378,7 +444,8 @@ impl Case {
             match self.role(id) {
                 Some(Role::Input) if self.replaced(id, STRESS).is_some() => {
                     let first = self.value(id, Draw::default());
-                    self.write_value(&executor.gpu, block, id, &first);
+                    let gpu = &executor.gpu;
+                    self.encode(id, &first, &mut |at, bytes| block.write(gpu, at, bytes));
                 }
                 Some(Role::Input) if self.is_large(id) && !all => {}
                 // What an earlier run or another variant left there must not pass for a result.
@@ -396,7 +463,10 @@ impl Case {
     fn write_drawn(&self, executor: &GpuExecutor, id: TensorId) {
         match self.inputs.values.get(id.0) {
             None | Some(Value::Weights(_)) => {}
-            Some(value) => self.write_value(&executor.gpu, executor.block(id), id, value),
+            Some(value) => {
+                let (gpu, block) = (&executor.gpu, executor.block(id));
+                self.encode(id, value, &mut |at, bytes| block.write(gpu, at, bytes));
+            }
         }
     }
 
@@ -464,17 +534,16 @@ impl Case {
         is_large(self.content(tensor))
     }
 
-    fn write_value(&self, gpu: &Gpu, block: &DeviceBuffer, tensor: TensorId, value: &Value) {
+    /// A value as bytes of the device, by parts with their offsets.
+    fn encode(&self, tensor: TensorId, value: &Value, write: &mut dyn FnMut(u64, &[u8])) {
         match (value, self.content(tensor)) {
             // In pieces: a matrix may be large.
             (Value::Weights(rows), TensorInit::Weights(_, packing)) => {
-                rows.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
-                    block.write(gpu, offset, bytes);
-                });
+                rows.pack(*packing, UPLOAD_BYTES as usize, write);
             }
             (value, content) => {
                 if let Some(bytes) = value.device_bytes(content) {
-                    block.write(gpu, 0, &bytes);
+                    write(0, &bytes);
                 }
             }
         }
@@ -484,20 +553,26 @@ impl Case {
     /// kinds renew tensors that are read and written. Positions and indices are always drawn anew: a
     /// growing position would leave the tensors, and a list of candidates must not name one twice.
     pub(super) fn stress_inputs(&self, executor: &GpuExecutor) -> Result<Draw> {
-        let draw = STRESS;
-        let (gpu, goes_on) = (&executor.gpu, self.counts());
-        let goes_on = goes_on || Stress::of(self.inputs.seed).renews();
+        let (gpu, draw) = (&executor.gpu, STRESS);
+        for id in self.renewed(draw) {
+            let (block, value) = (executor.block(id), self.value(id, draw));
+            gpu.caught(|| self.encode(id, &value, &mut |at, bytes| block.write(gpu, at, bytes)))?;
+        }
+        Ok(draw)
+    }
+
+    /// Tensors that stress inputs are drawn for.
+    fn renewed(&self, draw: Draw) -> Vec<TensorId> {
+        let goes_on = self.counts() || Stress::of(self.inputs.seed).renews();
         let renewed = |id: &TensorId| match self.role(*id) {
             Some(Role::Input | Role::InOut) if self.inputs.strains(self.whole(*id)) => true,
             Some(Role::Input) => !self.is_large(*id) || self.replaced(*id, draw).is_some(),
             Some(Role::InOut) => goes_on && !self.is_large(*id),
             _ => false,
         };
-        for id in self.bound(|_| true).iter().copied().filter(renewed) {
-            let (block, value) = (executor.block(id), self.value(id, draw));
-            gpu.caught(|| self.write_value(gpu, block, id, &value))?;
-        }
-        Ok(draw)
+        let mut ids = self.bound(|_| true);
+        ids.retain(renewed);
+        ids
     }
 
     /// The step state that an invocation reads and writes, and the byte offsets of its seeds, one
@@ -541,6 +616,20 @@ impl Case {
         draw: Draw,
         found: &[(TensorId, Vec<u8>)],
     ) -> Result<Verdict> {
+        self.judge_left(draw, found, &|id| match policy {
+            Policy::Plain => Ok((executor.block(id).read(&executor.gpu)?, None)),
+            Policy::Guarded => executor.block(id).read_guarded(&executor.gpu),
+        })
+    }
+
+    /// Compares what an executor left in memory, which `read` returns with the place of a word
+    /// outside of the tensor that was written.
+    fn judge_left(
+        &self,
+        draw: Draw,
+        found: &[(TensorId, Vec<u8>)],
+        read: &dyn Fn(TensorId) -> Result<(Vec<u8>, Option<i64>)>,
+    ) -> Result<Verdict> {
         let op = &self.recording.ops[0];
         let mut state = self.inputs.problem.state;
         let expected = match found {
@@ -567,10 +656,7 @@ impl Case {
             if role == Some(Role::Input) {
                 continue;
             }
-            let (bytes, touched) = match policy {
-                Policy::Plain => (executor.block(id).read(&executor.gpu)?, None),
-                Policy::Guarded => executor.block(id).read_guarded(&executor.gpu)?,
-            };
+            let (bytes, touched) = read(id)?;
             if let Some(at) = touched {
                 let len = bytes.len();
                 let reason = format!("{name}: wrote outside the tensor, at byte {at} of {len}");

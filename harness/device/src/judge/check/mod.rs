@@ -5,7 +5,7 @@ mod cache;
 mod case;
 mod draw;
 mod stress;
-mod sweep;
+pub(crate) mod sweep;
 
 use std::sync::Arc;
 

@@ -50,7 +50,6 @@ use lathe_record::files;
 use mapping::{Mapping, Number, Numbers, Sections, ToleranceMapping};
 use takes::Takes;
 
-use crate::plan::backend_text::for_naga;
 use crate::plan::{Code, Plan, PlanError, Tolerated, fits_grid};
 
 pub use bind::is_padding;
@@ -228,7 +227,8 @@ fn value_of(number: &Number, names: &Names) -> Result<f64, Wrong> {
 impl Module {
     fn read(path: PathBuf) -> Result<Self, PlanError> {
         let (text, reflection) = reflected(&path)?;
-        Ok(Self { path, code: Code::new(text, Arc::new(reflection)) })
+        let file = Some(path.display().to_string());
+        Ok(Self { path, code: Code { file, ..Code::new(text, Arc::new(reflection)) } })
     }
 
     /// Its entry points in a few words.
