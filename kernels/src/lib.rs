@@ -41,7 +41,7 @@ pub use adapter::{Capabilities, CooperativeMatrix, MatrixScalar};
 pub use codes::*;
 pub use descriptor::{
     Binding, Constants, Cost, Declaration, Draw, Elem, FusedProducer, Grid, Kernel, KernelBinding,
-    KernelVariant, Matrix, Role, Stage, Tolerance, Variant,
+    KernelVariant, Matrix, Role, Stage, Tolerance, Variant, spreads,
 };
 pub use layout::{KvVectors, Plane, RopeSpec};
 pub use param::{Param, ParamKind, Params, Problem, Shape, ShapeError, State};

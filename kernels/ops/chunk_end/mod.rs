@@ -20,7 +20,7 @@ pub static OPERATION: Declaration<ChunkEnd> = Declaration {
     state: &[n_kv(4, 30), PROMPT_LEN],
     bindings: &[
         Binding::in_out("state", &words, len!(_ => STATE_WORDS)).drawn(&|_| Draw::State),
-        Binding::input("x", floats!(x_format), len!(p => p.n_tokens * p.n)),
+        spreads(Binding::input("x", floats!(x_format), len!(p => p.n_tokens * p.n))),
         Binding::output("y", floats!(act_format), len!(p => p.n)),
     ],
     variants: &[Variant {

@@ -44,16 +44,18 @@ pub static OPERATION: Declaration<Embed> = Declaration {
             }),
         )
         .drawn(&|p| Draw::Tokens(p.vocab)),
-        Binding::<Embed>::input(
-            "table",
-            &|p, _| {
-                let packing = Some(p.packing);
-                Elem::Weights(Matrix { packing, ..Matrix::rows(p.weight, p.hidden) })
-            },
-            len!(p => p.vocab * p.hidden),
-        )
-        .drawn(&|_| Draw::TinyRows),
-        Binding::in_out("x", &f32s, len!(p => p.n_tokens * p.hidden)),
+        spreads(
+            Binding::<Embed>::input(
+                "table",
+                &|p, _| {
+                    let packing = Some(p.packing);
+                    Elem::Weights(Matrix { packing, ..Matrix::rows(p.weight, p.hidden) })
+                },
+                len!(p => p.vocab * p.hidden),
+            )
+            .drawn(&|_| Draw::TinyRows),
+        ),
+        spreads(Binding::in_out("x", &f32s, len!(p => p.n_tokens * p.hidden))),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n_tokens * p.hidden, c))]),

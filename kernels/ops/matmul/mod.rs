@@ -134,8 +134,12 @@ pub static OPERATION: Declaration<Matmul> = Declaration {
             },
             len!(p => p.rows * p.k),
         ),
-        Binding::input("x", floats!(act_format), len!(p => p.n_tokens * p.k)),
-        Binding::in_out("y", &f32s, len!(p => p.n_tokens * (p.y_offset + p.rows + p.y_after))),
+        spreads(Binding::input("x", floats!(act_format), len!(p => p.n_tokens * p.k))),
+        spreads(Binding::in_out(
+            "y",
+            &f32s,
+            len!(p => p.n_tokens * (p.y_offset + p.rows + p.y_after)),
+        )),
         Binding::scratch("partials", &f32s, len!(p => splits(p) * p.n_tokens * p.rows)),
     ],
     variants: &[

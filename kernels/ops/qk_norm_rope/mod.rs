@@ -43,9 +43,9 @@ pub static OPERATION: Declaration<QkNormRope> = Declaration {
     state: &[n_kv(512, 2000)],
     bindings: &[
         state(),
-        Binding::in_out("qkv", &f32s, qkv_len()),
-        head_norm("q_norm"),
-        head_norm("k_norm"),
+        spreads(Binding::in_out("qkv", &f32s, qkv_len())),
+        spreads(head_norm("q_norm")),
+        spreads(head_norm("k_norm")),
         rope(),
     ],
     variants: &[

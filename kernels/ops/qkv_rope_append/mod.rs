@@ -73,9 +73,9 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
     state: &[n_kv(16, 200), PROMPT_LEN],
     bindings: &[
         state(),
-        Binding::input("qkv", &f32s, len!(p => p.n_tokens * p.qkv_heads() * p.head_dim)),
-        Binding::input("q_norm", &f32s, len!(p => p.head_dim + p.bias_len())),
-        head_norm("k_norm"),
+        spreads(Binding::input("qkv", &f32s, len!(p => p.n_tokens * p.qkv_heads() * p.head_dim))),
+        spreads(Binding::input("q_norm", &f32s, len!(p => p.head_dim + p.bias_len()))),
+        spreads(head_norm("k_norm")),
         rope(),
         Binding::output("q", &f32s, len!(p => p.n_tokens * p.q_heads() * p.head_dim)),
         caches("k_cache"),

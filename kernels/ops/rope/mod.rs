@@ -43,7 +43,7 @@ pub static OPERATION: Declaration<Rope> = Declaration {
     state: &[n_kv(512, 2000)],
     bindings: &[
         state(),
-        Binding::in_out("x", &f32s, len!(p => (p.heads - 1) * p.stride() + p.head_dim)),
+        spreads(Binding::in_out("x", &f32s, len!(p => (p.heads - 1) * p.stride() + p.head_dim))),
         rope(),
     ],
     variants: &[

@@ -1,9 +1,9 @@
 // Blocks of q8_0: a scale, the largest magnitude over 127, and quants, the values in units of it.
 const KV_BLOCK: u32 = 32u;
 
-// The larger of a magnitude and that of `v`. Their bits have the order of the numbers, and NaN above all:
-// max() of floats may drop a NaN.
-fn larger(most: f32, v: f32) -> f32 {
+// The larger magnitude. Magnitudes compare as their bits do, and a NaN, which a maximum of floats may
+// drop, lies above all: it becomes the scale of its block.
+fn larger_magnitude(most: f32, v: f32) -> f32 {
     return bitcast<f32>(max(bitcast<u32>(most), bitcast<u32>(v) & 0x7fffffffu));
 }
 

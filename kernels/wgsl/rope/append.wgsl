@@ -65,7 +65,7 @@ fn store_head_pair(at: u32, v: vec2<f32>, value: bool) {
 fn largest_new(block: u32) -> f32 {
     var most = 0.0;
     for (var at = block * KV_BLOCK / 2u; at < min((block + 1u) * KV_BLOCK, HEAD_DIM) / 2u; at++) {
-        most = larger(larger(most, new_pairs[at].x), new_pairs[at].y);
+        most = larger_magnitude(larger_magnitude(most, new_pairs[at].x), new_pairs[at].y);
     }
     return most;
 }

@@ -142,7 +142,7 @@ fn largest_in_block(i: u32) -> f32 {
     let head = (HEADS + i / (NEW_BLOCKS / 2u)) * (HEAD_DIM / 2u);
     var most = 0.0;
     for (var e = block * KV_BLOCK / 2u; e < min((block + 1u) * KV_BLOCK, HEAD_DIM) / 2u; e++) {
-        most = larger(larger(most, new_heads[head + e].x), new_heads[head + e].y);
+        most = larger_magnitude(larger_magnitude(most, new_heads[head + e].x), new_heads[head + e].y);
     }
     return most;
 }

@@ -137,6 +137,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             tunables: "WG=128|256|512,LANES=4|8|16|32,ROWS_PER_WG=256|512|1024,MERGERS=8|16|32",
             unsupported: &quantised,
             packing: Packing::Soa,
+            apart: true,
             ..Variant::new("soa", STAGES)
         },
         // lm_head_topk/soa_dp4a24: as gemv_q/soa_dp4a24, activations as integers of 23 bits.

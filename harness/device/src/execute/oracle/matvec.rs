@@ -149,7 +149,8 @@ fn reordered(rounding: Option<Rounding>, weights: &WeightRows, rows: usize, x: &
             for (block, largest) in decoded.chunks(tile).zip(largest.chunks_mut(tile)) {
                 largest.fill(largest_of(block));
             }
-            if let Some(Rounding { digits, .. }) = rounding {
+            // Without digits the magnitude below is large enough.
+            if let Some(Rounding { digits, .. }) = rounding.filter(|r| r.digits.0 > 0) {
                 let of_codes = |bits| {
                     let mut values = vec![0.0; decoded.len()];
                     format.decode(&with_codes(format, &bytes[from..end], Some(bits)), &mut values);

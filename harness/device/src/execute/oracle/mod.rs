@@ -49,7 +49,8 @@ pub struct Inputs<'a> {
     pub rounding: Option<Rounding>,
 }
 
-/// Rounding of activations by the variant that is judged.
+/// Rounding by the variant that is judged: of activations to digits, or with no digits of codes,
+/// zero points and minimums that meet them apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     digits: Digits,
@@ -192,8 +193,8 @@ pub(crate) fn expected(op: &Op, values: &[Value]) -> Result<Outcomes> {
 /// Same as [`expected`], with what the arithmetic of the operation's variant is allowed in addition.
 pub(crate) fn judged(op: &Op, values: &[Value]) -> Result<Outcomes> {
     let problem = Problem { shape: op.shape.clone(), state: state(op, values) };
-    let Tolerance { digits, k, .. } = op.plan.tolerance(&problem);
-    let rounding = (digits > 0).then_some(Rounding { digits: Digits(digits), k });
+    let Tolerance { digits, apart, k, .. } = op.plan.tolerance(&problem);
+    let rounding = (digits > 0 || apart).then_some(Rounding { digits: Digits(digits), k });
     let mut outcomes = (oracle(op.kernel())?.expected)(&Inputs { op, values, rounding });
     let mut off: Vec<&mut Expected> = outcomes
         .iter_mut()

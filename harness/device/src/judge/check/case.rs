@@ -11,6 +11,7 @@ use lathe_record::rng::Rng;
 
 use super::Verdict;
 use super::draw::{InputKind, draw};
+use super::stress::{self, Stress};
 use crate::error::Result;
 use crate::execute::GpuExecutor;
 use crate::execute::oracle::{self, Outcomes};
@@ -21,6 +22,7 @@ use crate::plan::Plan;
 use crate::plan::layout::KvOrder;
 use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::{Label, Recording, TensorId, TensorInit};
+use crate::plan::weights::WeightRows;
 
 /// One invocation with all its inputs, ready for either executor.
 #[derive(Debug)]
@@ -45,8 +47,8 @@ struct Inputs {
     /// All draws but the first, in order of [`Draw::small`]. Large tensors are left out: they are
     /// rotated instead.
     others: [OnceLock<Vec<Value>>; DRAWS],
-    /// Expected outcomes of each draw requested so far, by the digits that the variants keep.
-    expected: Mutex<BTreeMap<(Draw, u32), Arc<Outcomes>>>,
+    /// Expected outcomes of each draw requested so far, by how the variants round.
+    expected: Mutex<BTreeMap<(Draw, u32, bool), Arc<Outcomes>>>,
 }
 
 /// Number of input sets per case. Benchmarks rotate through them, so a stale output of the previous
@@ -64,6 +66,9 @@ pub struct Draw {
     pub small: usize,
 }
 
+/// The draw of stress inputs.
+const STRESS: Draw = Draw { large: 0, small: DRAWS };
+
 impl Case {
     /// Draws inputs for a planned invocation from `seed`. Fails before any is drawn if a tensor
     /// exceeds the largest binding of `gpu`.
@@ -77,13 +82,7 @@ impl Case {
         Self::drawn(gpu, plan, problem, seed, InputKind::Untimed)
     }
 
-    fn drawn(
-        gpu: &Gpu,
-        plan: Plan,
-        problem: &Problem,
-        seed: u64,
-        kind: InputKind,
-    ) -> Result<Self> {
+    fn drawn(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64, kind: InputKind) -> Result<Self> {
         let kernel = plan.kernel;
         oracle::exists(kernel)?;
         if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes) {
@@ -174,7 +173,10 @@ impl Case {
     fn value(&self, tensor: TensorId, draw: Draw) -> Value {
         let (inputs, tensor) = (&*self.inputs, self.whole(tensor));
         let first = &inputs.values[tensor.0];
-        if !self.is_large(tensor) || draw.small == DRAWS && inputs.strains(tensor) {
+        if let Some(rows) = self.replaced(tensor, draw) {
+            return Value::Weights(rows.clone());
+        }
+        if !self.is_large(tensor) || draw == STRESS && inputs.strains(tensor) {
             return match draw.small {
                 0 => first.clone(),
                 _ => self.others(draw)[tensor.0].clone(),
@@ -241,30 +243,64 @@ impl Case {
         Ok(block)
     }
 
-    /// A further draw of all tensors but large ones, which are empty in it.
+    /// A further draw of all tensors but large ones, which are empty in it, or replaced.
     fn others(&self, wanted: Draw) -> &[Value] {
         let inputs = &*self.inputs;
         inputs.others[wanted.small - 1].get_or_init(|| {
             let mut rng = Rng::derive(inputs.seed, &format!("draw {}", wanted.small));
-            let kind = if wanted.small < DRAWS { InputKind::Typical } else { InputKind::Stress };
+            let stress = Stress::of(inputs.seed);
+            let kind = match wanted.small < DRAWS {
+                true => InputKind::Typical,
+                false => InputKind::Stress(stress),
+            };
             let all = given(self.kernel).zip(&inputs.drawn).enumerate();
             let drawn = all.map(|(i, (b, (_, content)))| {
-                let left_out = is_large(content)
-                    && !(kind == InputKind::Stress && inputs.strains(TensorId(i)));
-                match left_out {
+                let strains = wanted == STRESS && inputs.strains(TensorId(i));
+                match is_large(content) && !strains {
                     true => Value::U32(Vec::new()),
                     false => draw(b, &inputs.problem, Packing::Blocks, kind, &mut rng).1,
                 }
             });
-            drawn.collect()
+            let mut drawn: Vec<Value> = drawn.collect();
+            if kind == InputKind::Stress(Stress::NotFinite) {
+                self.spoil(&mut drawn, &mut rng);
+            }
+            drawn
         })
+    }
+
+    /// Makes one input not finite, of those that promise that it shows.
+    fn spoil(&self, drawn: &mut [Value], rng: &mut Rng) {
+        let first = &self.inputs.values;
+        let spreads = given(self.kernel)
+            .enumerate()
+            .filter(|(i, b)| b.spreads && matches!(first[*i], Value::F32(_) | Value::Weights(_)));
+        let spreads: Vec<usize> = spreads.map(|(i, _)| i).collect();
+        let Some(&at) = spreads.get(rng.below(spreads.len() as u32) as usize) else { return };
+        match (&mut drawn[at], &first[at]) {
+            (drawn, Value::Weights(rows)) => *drawn = Value::Weights(stress::spoiled(rows, rng)),
+            (Value::F32(values), _) => stress::spoil(values, rng),
+            _ => {}
+        }
+    }
+
+    /// Weights that stress inputs replace, which are those of the first draw otherwise.
+    fn replaced(&self, tensor: TensorId, draw: Draw) -> Option<&WeightRows> {
+        if draw.small < DRAWS || Stress::of(self.inputs.seed) != Stress::NotFinite {
+            return None;
+        }
+        match &self.others(draw)[self.whole(tensor).0] {
+            Value::Weights(rows) => Some(rows),
+            _ => None,
+        }
     }
 
     /// Expected outcomes of an invocation on a draw over fresh memory; computed once for all plans.
     fn expected(&self, draw: Draw) -> Result<Arc<Outcomes>> {
         let lock = || self.inputs.expected.lock().unwrap_or_else(PoisonError::into_inner);
         let op = &self.recording.ops[0];
-        let key = (draw, op.plan.tolerance(&self.inputs.problem).digits);
+        let tolerance = op.plan.tolerance(&self.inputs.problem);
+        let key = (draw, tolerance.digits, tolerance.apart);
         if let Some(known) = lock().get(&key) {
             return Ok(Arc::clone(known));
         }
@@ -322,6 +358,10 @@ impl Case {
             let id = TensorId(i);
             let block = executor.block(id);
             match self.role(id) {
+                Some(Role::Input) if self.replaced(id, STRESS).is_some() => {
+                    let first = self.value(id, Draw::default());
+                    self.write_value(&executor.gpu, block, id, &first);
+                }
                 Some(Role::Input) if self.is_large(id) && !all => {}
                 // What an earlier run or another variant left there must not pass for a result.
                 Some(Role::Output | Role::Scratch) => block.poison(&executor.gpu),
@@ -429,19 +469,24 @@ impl Case {
         }
     }
 
-    /// Gives one more invocation stress inputs, over the results of the invocations before it.
-    /// Positions and indices are drawn anew too: a growing position would leave the tensors, and a
-    /// list of candidates must not name one twice.
+    /// Gives one more invocation stress inputs, over the results of the invocations before it. Most
+    /// kinds renew tensors that are read and written. Positions and indices are always drawn anew: a
+    /// growing position would leave the tensors, and a list of candidates must not name one twice.
     pub(super) fn stress_inputs(&self, executor: &GpuExecutor) -> Result<Draw> {
-        let draw = Draw { large: 0, small: DRAWS };
+        let draw = STRESS;
         let (gpu, goes_on) = (&executor.gpu, self.counts());
-        let renewed = |id: &TensorId| match self.role(*id) {
-            Some(Role::Input | Role::InOut) if self.inputs.strains(self.whole(*id)) => true,
-            Some(Role::Input) => !self.is_large(*id),
-            Some(Role::InOut) => goes_on && !self.is_large(*id),
-            _ => false,
+        let goes_on = goes_on || Stress::of(self.inputs.seed).renews();
+        let is_new = |id: &TensorId| {
+            let strains = self.inputs.strains(self.whole(*id));
+            let renewed = match self.role(*id) {
+                Some(Role::Input) => true,
+                Some(Role::InOut) => goes_on || strains,
+                _ => false,
+            };
+            let small = !self.is_large(*id) || self.replaced(*id, draw).is_some();
+            renewed && (small || strains)
         };
-        for id in self.bound(|_| true).iter().copied().filter(renewed) {
+        for id in self.bound(|_| true).into_iter().filter(is_new) {
             let (block, value) = (executor.block(id), self.value(id, draw));
             gpu.caught(|| self.write_value(gpu, block, id, &value))?;
         }

@@ -4,6 +4,7 @@
 mod cache;
 mod case;
 mod draw;
+mod stress;
 mod sweep;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use lathe_kernels::Problem;
 use serde::Serialize;
 
 pub use case::{Case, DRAWS, Draw};
+pub use stress::Stress;
 pub use sweep::{Report, Request, sweep, takes_one_shape};
 
 use crate::error::{Error, Result};

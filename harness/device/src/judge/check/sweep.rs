@@ -9,6 +9,7 @@ use lathe_record::AdapterSummary;
 use lathe_record::rng::Rng;
 use serde::Serialize;
 
+use super::stress::Stress;
 use super::{CaseResult, Verdict, check};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipelines};
@@ -161,8 +162,8 @@ fn side_by_side<R: Sync, T: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-/// A kernel's fixed cases, then `random` drawn ones, each with the seed of its inputs; the same for
-/// all variants. A problem that a file's mapping does not support is moved to the nearest one that
+/// A kernel's fixed cases, then `random` drawn ones, each with the seed of its inputs, at least one
+/// per kind of stress inputs; the same for all variants. A problem that a file's mapping does not support is moved to the nearest one that
 /// it does, or drawn again.
 fn problems(target: &Target, caps: &Capabilities, random: usize, seed: u64) -> Vec<(Problem, u64)> {
     /// Problems drawn at most for each one that a file supports.
@@ -192,7 +193,15 @@ fn problems(target: &Target, caps: &Capabilities, random: usize, seed: u64) -> V
         let problem = kernel.draw(&mut |n| rng.below(n));
         missing -= usize::from(add(problem, &mut rng));
     }
-    problems.into_iter().map(|problem| (problem, rng.next_u64() >> 16)).collect()
+    // Every kernel meets every kind of stress inputs: a few problems take several turns, for which
+    // their pipelines are there already.
+    let turns = problems.len().max(Stress::TURNS.len());
+    let first = rng.below(Stress::TURNS.len() as u32) as usize;
+    let all = problems.iter().cycle().take(if problems.is_empty() { 0 } else { turns });
+    let seeded = all
+        .enumerate()
+        .map(|(i, problem)| (problem.clone(), Stress::turn(rng.next_u64() >> 16, first + i)));
+    seeded.collect()
 }
 
 /// Checks a user's file on a shape other than those that are timed: a file that is right for one
