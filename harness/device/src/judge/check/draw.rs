@@ -162,7 +162,7 @@ fn logits(len: usize, is_stress: bool, rng: &mut Rng) -> Vec<f32> {
         }
         2 => vec![at(rng.below(4096)); len],
         _ => {
-            let near = at(rng.below(4096)).to_bits();
+            let near = at(rng.below(4096)).to_bits() + rng.below(4);
             (0..len).map(|_| f32::from_bits(near + rng.below(3))).collect()
         }
     }
