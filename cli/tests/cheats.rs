@@ -29,10 +29,17 @@ pub(crate) struct Sabotage {
     pub(crate) from: String,
     pub(crate) to: String,
     pub(crate) words: String,
+    /// Seed of the inputs, whose remainder by eight is the kind of stress inputs.
+    #[serde(default = "usual_seed")]
+    pub(crate) seed: u64,
 }
 
 pub(crate) fn planted() -> Faults {
     toml::from_str(include_str!("faults.toml")).unwrap()
+}
+
+fn usual_seed() -> u64 {
+    crate::checker::SEED
 }
 
 /// Commands, as library calls.
@@ -57,10 +64,6 @@ struct Cheat {
     seed: u64,
     edits: Vec<(String, String)>,
     words: String,
-}
-
-fn usual_seed() -> u64 {
-    7
 }
 
 /// Kernel, variant and shape of a case.

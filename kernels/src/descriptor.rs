@@ -482,6 +482,10 @@ pub struct Tolerance {
     pub digits: u32,
     /// [`Variant::apart`], of which the same holds.
     pub apart: bool,
+    /// Operands of a product that are rounded to f16, of which the same holds.
+    pub f16_operands: u32,
+    /// True if activations pass through f16: those beyond 65504 leave results that are not finite.
+    pub f16_range: bool,
     /// Derivation of these figures.
     pub reason: &'static str,
 }
@@ -489,7 +493,16 @@ pub struct Tolerance {
 impl Tolerance {
     /// Tolerance of f32 arithmetic, without a rounding of its own.
     pub const fn new(k: f64, nmse: f64, reason: &'static str) -> Self {
-        Self { k, rounding: 0.0, nmse, digits: 0, apart: false, reason }
+        Self {
+            k,
+            rounding: 0.0,
+            nmse,
+            digits: 0,
+            apart: false,
+            f16_operands: 0,
+            f16_range: false,
+            reason,
+        }
     }
 
     /// No tolerance beyond the rounding of how an output is stored.

@@ -56,6 +56,10 @@ pub struct Rounding {
     digits: Digits,
     /// The declared multiples of ε per magnitude.
     k: f64,
+    /// Operands of each product that are rounded to f16.
+    f16_operands: u32,
+    /// True if activations pass through f16.
+    f16_range: bool,
 }
 
 impl<'a> Inputs<'a> {
@@ -193,8 +197,9 @@ pub(crate) fn expected(op: &Op, values: &[Value]) -> Result<Outcomes> {
 /// Same as [`expected`], with what the arithmetic of the operation's variant is allowed in addition.
 pub(crate) fn judged(op: &Op, values: &[Value]) -> Result<Outcomes> {
     let problem = Problem { shape: op.shape.clone(), state: state(op, values) };
-    let Tolerance { digits, apart, k, .. } = op.plan.tolerance(&problem);
-    let rounding = (digits > 0 || apart).then_some(Rounding { digits: Digits(digits), k });
+    let Tolerance { digits, apart, k, f16_operands, f16_range, .. } = op.plan.tolerance(&problem);
+    let rounding = Rounding { digits: Digits(digits), k, f16_operands, f16_range };
+    let rounding = (digits > 0 || apart || f16_range || f16_operands > 0).then_some(rounding);
     let mut outcomes = (oracle(op.kernel())?.expected)(&Inputs { op, values, rounding });
     let mut off: Vec<&mut Expected> = outcomes
         .iter_mut()

@@ -39,6 +39,10 @@ pub(super) fn strain(
     if spreads && rng.below(3) == 0 {
         let at = one(rng);
         stress::spoil(&mut values[at..=at], rng);
+        // An infinite score has all of the weight or none, as a maximum has it; a NaN has none.
+        if rng.below(2) == 0 {
+            values[at] = f32::NAN;
+        }
     }
 }
 

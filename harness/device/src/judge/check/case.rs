@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lathe_kernels::{
     Draw as Drawing, Kernel, KernelBinding, KvFormat, Packing, ParamKind, Problem, Role,
-    STATE_WORDS, StateWord,
+    STATE_WORDS, StateWord, Tolerance,
 };
 use lathe_record::rng::Rng;
 
@@ -48,8 +48,11 @@ struct Inputs {
     /// rotated instead.
     others: [OnceLock<Vec<Value>>; DRAWS],
     /// Expected outcomes of each draw requested so far, by how the variants round.
-    expected: Mutex<BTreeMap<(Draw, u32, bool), Arc<Outcomes>>>,
+    expected: Mutex<BTreeMap<(Draw, Rounds), Arc<Outcomes>>>,
 }
+
+/// Digits, codes apart, operands in f16 and their range, as a [`Tolerance`] has them.
+type Rounds = (u32, bool, u32, bool);
 
 /// Number of input sets per case. Benchmarks rotate through them, so a stale output of the previous
 /// invocation never equals the expected one.
@@ -300,7 +303,8 @@ impl Case {
         let lock = || self.inputs.expected.lock().unwrap_or_else(PoisonError::into_inner);
         let op = &self.recording.ops[0];
         let tolerance = op.plan.tolerance(&self.inputs.problem);
-        let key = (draw, tolerance.digits, tolerance.apart);
+        let Tolerance { digits, apart, f16_operands, f16_range, .. } = tolerance;
+        let key = (draw, (digits, apart, f16_operands, f16_range));
         if let Some(known) = lock().get(&key) {
             return Ok(Arc::clone(known));
         }

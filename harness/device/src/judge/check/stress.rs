@@ -164,3 +164,63 @@ pub(super) fn power(exponents: RangeInclusive<i32>, rng: &mut Rng) -> f32 {
     let many = exponents.end() - exponents.start() + 1;
     2f32.powi(exponents.start() + rng.below(many as u32) as i32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lathe_kernels::Order;
+
+    fn values(stress: Stress, format: FloatFormat) -> Vec<f32> {
+        (0..16).flat_map(|seed| stress.values(4096, format, &mut Rng::new(seed))).collect()
+    }
+
+    fn largest(values: &[f32]) -> f32 {
+        values.iter().fold(0.0, |most, v| most.max(v.abs()))
+    }
+
+    #[test]
+    fn seeds_take_turns() {
+        let all: Vec<Stress> =
+            (0..8).map(|turn| Stress::of(Stress::turn(0x1234_5678_9abc, turn))).collect();
+        assert_eq!(all, Stress::TURNS);
+        assert_eq!(Stress::turn(23, 9), 17);
+    }
+
+    #[test]
+    fn kinds_hold_what_they_say() {
+        let f32s = |stress| values(stress, FloatFormat::F32);
+        let massive = f32s(Stress::Massive);
+        let count = massive.iter().filter(|v| v.abs() >= MASSIVE).count();
+        // One to three in each of 16 times 2 parts.
+        assert!((32..=96).contains(&count) && largest(&massive) <= 2.0 * MASSIVE, "{count}");
+        assert!(f32s(Stress::Offset).iter().all(|v| (26.0..263.0).contains(&v.abs())));
+        let near = Stress::NearEqual.values(4096, FloatFormat::F32, &mut Rng::new(1));
+        assert!(near.iter().all(|v| (v / near[0] - 1.0).abs() < 1e-3) && near[0] != near[1]);
+        assert!(largest(&f32s(Stress::Large)) > 65_504.0);
+        assert!(largest(&values(Stress::Large, FloatFormat::F16)) < 65_504.0);
+        let tiny = f32s(Stress::Tiny);
+        assert!(largest(&tiny) < 6e-6 && tiny.iter().any(|v| v.is_subnormal()));
+        for stress in Stress::TURNS {
+            assert!(f32s(stress).iter().all(|v| v.is_finite()), "{stress:?}");
+        }
+    }
+
+    #[test]
+    fn one_value_is_spoiled_or_one_block_of_each_row() {
+        let mut values = vec![1.0; 100];
+        spoil(&mut values, &mut Rng::new(3));
+        assert_eq!(values.iter().filter(|v| !v.is_finite()).count(), 1);
+        spoil(&mut [], &mut Rng::new(3));
+        for format in Format::ALL.iter().copied() {
+            let values: Vec<f32> = (0..3 * 512).map(|i| (i % 13) as f32 - 6.5).collect();
+            let rows = WeightRows::from_f32(format, Order::RowWise, 512, &values);
+            assert!(rows.is_finite());
+            for seed in 0..9 {
+                let spoiled = spoiled(&rows, &mut Rng::new(seed));
+                for row in 0..3 {
+                    assert!(!spoiled.slice(row..row + 1).is_finite(), "{format:?} {seed} {row}");
+                }
+            }
+        }
+    }
+}
