@@ -74,12 +74,7 @@ fn parts(case: &str) -> (&str, &str, &str) {
 }
 
 /// A complaint of a command about a file in the place of a variant.
-fn complaint(
-    session: &mut Session,
-    command: Command,
-    cheat: &Cheat,
-    file: &str,
-) -> Option<String> {
+fn complaint(session: &mut Session, command: Command, cheat: &Cheat, file: &str) -> Option<String> {
     let gpu = session.gpu.clone();
     let (kernel, variant, shape) = parts(&cheat.case);
     let kernel = lathe_kernels::kernel(kernel).unwrap();

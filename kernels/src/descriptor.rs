@@ -113,11 +113,11 @@ pub struct Binding<P: 'static> {
     pub len: Len<P>,
     /// Values that checks and benchmarks put there.
     pub draw: Of<P, Draw>,
+    /// Vectors of a KV cache that no invocation may read, by their number. Checks put NaN there.
+    pub unread: OfState<P, Vec<usize>>,
     /// True if a NaN or an infinity in it reaches the outputs that depend on it, as the formula
     /// has it: such an output is one of the two. Checks draw one where that is promised.
     pub spreads: bool,
-    /// Vectors of a KV cache that no invocation may read, by their number. Checks put NaN there.
-    pub unread: OfState<P, Vec<usize>>,
 }
 
 /// Elements in the storage format that a parameter names, by its field.
@@ -141,8 +141,15 @@ pub fn words<P>(_: &P, _: State) -> Elem {
 
 impl<P: 'static> Binding<P> {
     const fn new(name: &'static str, role: Role, elem: OfState<P, Elem>, len: Len<P>) -> Self {
-        let unread = &|_: &P, _| Vec::new();
-        Self { name, role, elem, len, draw: &|_| Draw::Normal, spreads: false, unread }
+        Self {
+            name,
+            role,
+            elem,
+            len,
+            draw: &|_| Draw::Normal,
+            spreads: false,
+            unread: &|_, _| Vec::new(),
+        }
     }
 
     /// A buffer that is only read.
@@ -290,15 +297,11 @@ pub enum Draw {
         of: usize,
         /// Elements of a row.
         row: usize,
-        /// True if one of all elements may be NaN among strained values.
-        nan: bool,
     },
-    /// Vectors of a KV cache: normal values. Strained, by checks alone: a massive column, a vector
-    /// that draws all attention, another mean.
-    Cache {
-        /// True if one value of those that are read may be NaN among strained values.
-        nan: bool,
-    },
+    /// Vectors of a KV cache: normal values. Strained, by checks alone: a massive column or element,
+    /// a vector that draws all attention, another mean. Where a NaN [spreads](Binding::spreads), one
+    /// tensor in three holds one.
+    Cache,
     /// Normal values times 1 / sqrt(k), so that products are about one: an activation function
     /// makes zero of values far below zero.
     UnitProducts,

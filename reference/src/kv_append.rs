@@ -35,7 +35,7 @@ impl KvFormat {
                     let scale = largest(block) / 127.0;
                     let stored = f16::from_f32(scale).to_f32();
                     for v in block {
-                        let quant = if scale == 0.0 { 0.0 } else { (*v / scale).round_ties_even() };
+                        let quant = if scale > 0.0 { (*v / scale).round_ties_even() } else { 0.0 };
                         *v = stored * quant;
                     }
                 }
@@ -75,9 +75,10 @@ impl KvFormat {
 /// Values that share a scale.
 pub(crate) const BLOCK: usize = 32;
 
-/// The largest magnitude of a block, NaN if one of its values is.
+/// The largest magnitude; NaN where one of the values is.
 fn largest(block: &[f32]) -> f32 {
-    block.iter().map(|v| v.abs()).max_by(f32::total_cmp).unwrap_or(0.0)
+    let larger = |most: f32, v: &f32| if v.is_nan() || v.abs() > most { v.abs() } else { most };
+    block.iter().fold(0.0, larger)
 }
 
 /// Value of one quant, plus the effect on 127 quants of the scale's smallest step in f16.

@@ -1,8 +1,7 @@
 //! Negative log-likelihood of a given token in each row of logits, in nats:
 //! `y[r] = ln(Σᵢ exp(logits[r][i])) − logits[r][tokens[r]]`.
 //!
-//! A token outside the row has probability 0: [`IMPOSSIBLE`]. A row with a NaN or +∞ has no
-//! probabilities: NaN; a logit of −∞ has probability 0.
+//! A token outside the row has probability 0: [`IMPOSSIBLE`].
 //!
 //! Magnitude: with l the row, m its largest logit, dᵢ = lᵢ − m and pᵢ the probabilities, |m| + |lₜ|
 //! for two rounded differences, 1 + Σ pᵢ·|dᵢ| for the sum, whose terms err in proportion to their

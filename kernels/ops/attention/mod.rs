@@ -133,18 +133,14 @@ const fn cache_len<P: Cache>() -> Len<P> {
     len!(p => p.kv_heads() * p.kv_size() * p.head_dim())
 }
 
-fn cache<P>(_: &P) -> Draw {
-    Draw::Cache { nan: true }
-}
-
 /// A cache that is only read.
 pub const fn read_cache<P: Cache>(name: &'static str) -> Binding<P> {
-    Binding::input(name, &|p: &P, _| Elem::Kv(p.vectors()), cache_len()).drawn(&cache)
+    Binding::input(name, &|p: &P, _| Elem::Kv(p.vectors()), cache_len()).drawn(&|_| Draw::Cache)
 }
 
 /// A cache that gets the current token's heads.
 pub const fn appended_cache<P: Cache>(name: &'static str) -> Binding<P> {
-    Binding::in_out(name, &|p: &P, _| Elem::Kv(p.vectors()), cache_len()).drawn(&cache)
+    Binding::in_out(name, &|p: &P, _| Elem::Kv(p.vectors()), cache_len()).drawn(&|_| Draw::Cache)
 }
 
 /// Scores of every slot, of the naive variants.

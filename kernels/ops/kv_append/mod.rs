@@ -41,7 +41,7 @@ pub static OPERATION: Declaration<KvAppend> = Declaration {
     cases: "
         KV_FORMAT=f32|f16|q8_0:
             LAYER=gemma,KV_SIZE=512,N_KV=513; LAYER=llama,KV_SIZE=100,N_KV=100
-            LAYER=qwen,KV_SIZE=64,N_KV=66000
+            LAYER=qwen,KV_SIZE=60,N_KV=65540
             HEAD_DIM=32,N_KV=7
     ",
     bench: "

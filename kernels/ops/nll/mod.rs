@@ -18,8 +18,7 @@ pub static OPERATION: Declaration<Nll> = Declaration {
     state: &[],
     bindings: &[
         spreads(
-            Binding::<Nll>::input("logits", &f32s, len!(p => p.rows * p.n))
-                .drawn(&|_| Draw::TiesAndNan),
+            Binding::<Nll>::input("logits", &f32s, len!(p => p.rows * p.n)).drawn(&|_| Draw::Ties),
         ),
         // Now and then a token that no row has.
         Binding::<Nll>::input("tokens", &words, len!(p => p.rows))

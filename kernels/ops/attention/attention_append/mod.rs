@@ -95,11 +95,10 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
     bindings: &[
         state(),
         // Of keys so large, what a cache's format takes from them would decide alone.
-        qkv::<AttentionAppend>().drawn(&|p| Draw::Queries {
+        spreads(qkv::<AttentionAppend>().drawn(&|p| Draw::Queries {
             of: p.q_elements() / p.sequences,
             row: p.qkv_heads() * p.head_dim / p.sequences,
-            nan: true,
-        }),
+        })),
         Binding::<AttentionAppend>::input(
             "qk_norm",
             &f32s,
@@ -108,11 +107,10 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
         .drawn(&|p| Draw::Queries {
             of: p.head_dim,
             row: 2 * p.head_dim + p.bias_len(),
-            nan: false,
         }),
         rope(),
-        appended_cache("k_cache").never_reads(&unread),
-        appended_cache("v_cache").never_reads(&unread),
+        spreads(appended_cache("k_cache").never_reads(&unread)),
+        spreads(appended_cache("v_cache").never_reads(&unread)),
         Binding::scratch("q", &f32s, len!(p => p.q_heads() * p.head_dim)),
         scores(),
         tops(),
@@ -211,7 +209,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             LAYER=qwen,KV_SIZE=130,KV_FORMAT=f16,N_KV=131
             HEAD_DIM=32,ROPE_STYLE=neox,SCALE=0.17677669,N_KV=7
             # A position beyond sixteen bits, in a ring that has gone round often.
-            Q_PER_KV=2,HEAD_DIM=32,QK_NORM=rms,KV_SIZE=16,KV_FORMAT=f16,SCALE=0.17677669,N_KV=66004
+            Q_PER_KV=2,HEAD_DIM=32,QK_NORM=rms,KV_SIZE=16,KV_FORMAT=f16,SCALE=0.17677669,N_KV=65540
             # Thread groups with idle lanes.
             Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,QK_NORM=rms:
                 KV_SIZE=100,KV_FORMAT=f16,SCALE=0.1118034,N_KV=70

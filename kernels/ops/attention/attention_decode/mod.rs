@@ -43,10 +43,12 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
     state: &[n_kv(256, 900)],
     bindings: &[
         state(),
-        Binding::<AttentionDecode>::input("q", &f32s, len!(p => p.q_heads() * p.head_dim))
-            .drawn(&|p| Draw::Queries { of: p.head_dim, row: p.head_dim, nan: true }),
-        read_cache("k_cache").never_reads(&unfilled),
-        read_cache("v_cache").never_reads(&unfilled),
+        spreads(
+            Binding::<AttentionDecode>::input("q", &f32s, len!(p => p.q_heads() * p.head_dim))
+                .drawn(&|p| Draw::Queries { of: p.head_dim, row: p.head_dim }),
+        ),
+        spreads(read_cache("k_cache").never_reads(&unfilled)),
+        spreads(read_cache("v_cache").never_reads(&unfilled)),
         scores(),
         tops(),
         partials(),
@@ -183,7 +185,7 @@ pub static OPERATION: Declaration<AttentionDecode> = Declaration {
         LAYER=gemma,KV_SIZE=512,KV_FORMAT=q8_0,N_KV=700
         LAYER=llama,KV_SIZE=300,KV_FORMAT=q8_0,ACT_FORMAT=f16,N_KV=257
         LAYER=qwen,KV_SIZE=130,KV_FORMAT=q8_0,N_KV=130
-        Q_PER_KV=2,HEAD_DIM=32,KV_SIZE=16,KV_FORMAT=q8_0,SCALE=0.17677669,N_KV=55
+        Q_PER_KV=2,HEAD_DIM=32,KV_SIZE=16,KV_FORMAT=q8_0,SCALE=0.17677669,N_KV=55|65540
         Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,KV_SIZE=100,KV_FORMAT=q8_0,SCALE=0.1118034,N_KV=70
         # Two chunks a lane.
         Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,KV_SIZE=2100,KV_FORMAT=q8_0,SCALE=0.1118034,N_KV=2060

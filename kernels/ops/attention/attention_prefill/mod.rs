@@ -200,15 +200,18 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     ],
     bindings: &[
         state(),
-        Binding::<AttentionPrefill>::input(
-            "q",
-            &f32s,
-            len!(p => p.n_tokens * p.row_heads() * p.head_dim),
-        )
-        .drawn(&|p| Draw::Queries { of: p.q_elements(), row: p.row_elements(), nan: true }),
-        read_cache("k_cache").never_reads(&unread),
-        // Queries that share a tile multiply all its values, some by a weight of zero.
-        read_cache("v_cache").drawn(&|_| Draw::Cache { nan: false }).never_reads(&unread),
+        spreads(
+            Binding::<AttentionPrefill>::input(
+                "q",
+                &f32s,
+                len!(p => p.n_tokens * p.row_heads() * p.head_dim),
+            )
+            .drawn(&|p| Draw::Queries { of: p.q_elements(), row: p.row_elements() }),
+        ),
+        spreads(read_cache("k_cache").never_reads(&unread)),
+        // Queries that share a tile multiply all its values, some by a weight of zero: a NaN would
+        // reach outputs that do not depend on it.
+        read_cache("v_cache").never_reads(&unread),
         Binding::scratch(
             "tops",
             &f32s,
@@ -371,7 +374,7 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             LAYER=llama,N_TOKENS=70,KV_SIZE=134,WINDOW=64:
                 ACT_FORMAT=f16,BEFORE=64,N_KV=66000,PROMPT_LEN=66050
             # Slots beyond 16384.
-            N_TOKENS=3,HEAD_DIM=64,KV_SIZE=16430,SCALE=0.125,N_KV=16420,PROMPT_LEN=16422
+            N_TOKENS=3,HEAD_DIM=32,KV_SIZE=16430,SCALE=0.17677669,N_KV=16420,PROMPT_LEN=16422
     ",
     bench: "
         Q_ROW=qkv,KV_FORMAT=f16,ACT_FORMAT=f16:

@@ -3,15 +3,15 @@
 use lathe_kernels::KvVectors;
 use lathe_record::rng::Rng;
 
-use super::stress::{massive_value, wrong};
+use super::stress;
 
-/// Makes usual values of a cache stress inputs: one kind of them, and with `nan` in one cache of
-/// three one NaN or infinity that is read.
+/// Makes usual values of a cache stress inputs of one kind. If that `spreads`, one value of one
+/// cache of three that is read is not finite.
 pub(super) fn strain(
     values: &mut [f32],
     vectors: KvVectors,
     unread: &[usize],
-    nan: bool,
+    spreads: bool,
     rng: &mut Rng,
 ) {
     let d = vectors.head_dim;
@@ -33,17 +33,32 @@ pub(super) fn strain(
             values[at / d * d..][..d].iter_mut().for_each(|v| *v *= by);
         }
         2 => values.iter_mut().for_each(|v| *v += 3.0),
-        3 => values[at] = massive_value(values[at], rng),
+        3 => stress::massive(&mut values[at..=at], rng),
         _ => {}
     }
-    if nan && rng.below(3) == 0 {
-        values[one(rng)] = wrong(rng);
+    if spreads && rng.below(3) == 0 {
+        let at = one(rng);
+        stress::spoil(&mut values[at..=at], rng);
+        // An infinite score has all of the weight or none, as a maximum has it; a NaN has none.
+        if rng.below(2) == 0 {
+            values[at] = f32::NAN;
+        }
     }
 }
 
-/// Puts NaN into the vectors that no invocation may read.
-pub(super) fn poison(values: &mut [f32], vectors: KvVectors, unread: &[usize]) {
+/// Fills the vectors that no invocation may read with NaN. Of stress inputs some are large instead:
+/// a maximum may drop a NaN, but not a number.
+pub(super) fn poison(
+    values: &mut [f32],
+    vectors: KvVectors,
+    unread: &[usize],
+    is_stress: bool,
+    rng: &mut Rng,
+) {
+    let large = is_stress && rng.below(2) == 0;
     for vector in unread {
-        values[vector * vectors.head_dim..][..vectors.head_dim].fill(f32::NAN);
+        for v in &mut values[vector * vectors.head_dim..][..vectors.head_dim] {
+            *v = if large { 8192.0 * *v } else { f32::NAN };
+        }
     }
 }

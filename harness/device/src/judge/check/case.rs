@@ -218,7 +218,7 @@ impl Case {
         if let Some(rows) = self.replaced(tensor, draw) {
             return Value::Weights(rows.clone());
         }
-        if !self.is_large(tensor) || draw.small == DRAWS && inputs.strains(tensor) {
+        if !self.is_large(tensor) || draw == STRESS && inputs.strains(tensor) {
             return match draw.small {
                 0 => first.clone(),
                 _ => self.others(draw)[tensor.0].clone(),
@@ -296,7 +296,7 @@ impl Case {
             };
             let all = given(self.kernel).zip(&inputs.drawn).enumerate();
             let drawn = all.map(|(i, (b, (_, content)))| {
-                let strains = kind != InputKind::Typical && inputs.strains(TensorId(i));
+                let strains = wanted == STRESS && inputs.strains(TensorId(i));
                 match is_large(content) && !strains {
                     true => Value::U32(Vec::new()),
                     false => draw(b, &inputs.problem, Packing::Blocks, kind, &mut rng).1,

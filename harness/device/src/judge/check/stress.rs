@@ -117,29 +117,19 @@ impl Stress {
 const MASSIVE: f32 = 25_000.0;
 
 /// Makes one to three of the values massive.
-fn massive(values: &mut [f32], rng: &mut Rng) {
+pub(super) fn massive(values: &mut [f32], rng: &mut Rng) {
     for _ in 0..1 + rng.below(3) {
-        let at = rng.below(values.len() as u32) as usize;
-        values[at] = massive_value(values[at], rng);
+        let (sign, at) = (sign(rng), rng.below(values.len() as u32) as usize);
+        values[at] = sign * MASSIVE * (1.0 + values[at].abs().min(1.0));
     }
-}
-
-/// A massive value in the place of a usual one; f16 holds it.
-pub(super) fn massive_value(usual: f32, rng: &mut Rng) -> f32 {
-    sign(rng) * MASSIVE * (1.0 + usual.abs().min(1.0))
 }
 
 /// Values that are not finite.
 const WRONG: [f32; 3] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
 
-/// A value that is not finite.
-pub(super) fn wrong(rng: &mut Rng) -> f32 {
-    WRONG[rng.below(3) as usize]
-}
-
 /// Makes one of the values NaN or infinite.
 pub(super) fn spoil(values: &mut [f32], rng: &mut Rng) {
-    let wrong = wrong(rng);
+    let wrong = WRONG[rng.below(3) as usize];
     if let Some(v) = values.get_mut(rng.below(values.len() as u32) as usize) {
         *v = wrong;
     }
