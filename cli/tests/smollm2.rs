@@ -151,7 +151,7 @@ fn smollm2_is_verified_in_every_storage() {
         let (mut positions, mut same, mut worst, mut kl, mut end) = (0, 0, 0f64, 0f64, 0f64);
         for text in PROMPTS {
             let prompt = tokenizer.encode_markup(text).unwrap();
-            let script = Script { prompt, generate: 8, ..Script::default() };
+            let script = Script { prompt, generate: 4, ..Script::default() };
             let looks = Looks { verify: Some(script.positions()), every_step: false };
             let mut run = Run::default();
             let done = session.decode(&script, looks, &mut run, &mut ());

@@ -320,7 +320,7 @@ impl Checked {
             decoder.reset(*seed)?;
             decoder.feed(prompt, Prompts::TokenByToken)?;
             let error = decoder.end_agrees(0, None)?.unwrap_or(0.0);
-            verified.worst_nmse = verified.worst_nmse.max(error);
+            verified.add(logits_limit(decoder.graph), error, 0.0);
         }
         Ok(())
     }
