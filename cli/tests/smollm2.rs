@@ -151,7 +151,7 @@ fn smollm2_is_verified_in_every_storage() {
         let (mut positions, mut same, mut worst, mut kl, mut end) = (0, 0, 0f64, 0f64, 0f64);
         for text in PROMPTS {
             let prompt = tokenizer.encode_markup(text).unwrap();
-            let script = Script { prompt, generate: 8, ..Script::default() };
+            let script = Script { prompt, generate: 4, ..Script::default() };
             let looks = Looks { verify: Some(script.positions()), every_step: false };
             let mut run = Run::default();
             let done = session.decode(&script, looks, &mut run, &mut ());
@@ -257,10 +257,10 @@ const PLANTS: [(&str, fn(&mut Recording), [bool; 4]); 8] = [
     (
         "a norm's epsilon twice as large",
         |recording| edit(recording, "EPS", |eps| 2.0 * eps),
-        [true, true, false, false],
+        [false, true, false, false],
     ),
     (
-        "scores 1 % larger",
+        "embeddings and scores 1 % larger",
         |recording| edit(recording, "SCALE", |scale| 1.01 * scale),
         [true, true, true, false],
     ),

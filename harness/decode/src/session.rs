@@ -227,10 +227,11 @@ impl<'a> Session<'a> {
             };
             let mut behind = Behind { on, known, verifier };
             let played = decoder.play(&script, Pace::Steps, run, &mut behind);
-            run.verified = behind.verifier.map(|verifier| verifier.verified());
+            run.verified = behind.verifier.as_ref().map(Verifier::verified);
             played?;
-            if let Some(verified) = &mut run.verified {
-                verified.end_nmse = decoder.end_agrees(0)?;
+            if let Some((verified, verifier)) = run.verified.as_mut().zip(behind.verifier.as_mut())
+            {
+                verified.end_nmse = decoder.end_agrees(0, Some(verifier))?;
             }
             return on.looked();
         }

@@ -22,7 +22,7 @@ use lathe_record::record::Verified;
 
 use measure::Storage;
 pub use measure::logits_limit;
-use rounding::{Reached, Rounding};
+use rounding::{Judged, Reached, Rounding};
 
 /// Positions that are verified before anything is timed, where nothing else is asked.
 pub const VERIFIED: usize = 8;
@@ -80,24 +80,18 @@ impl<'a> Verifier<'a> {
             self.reference.feed(new, Prompts::TokenByToken)?;
             self.compared += 1;
         }
-        let logits = self.reference.logits()?;
         let graph = self.reference.graph;
         if self.in_chunks == 0 && seen.tokens.len() > 1 {
             self.in_chunks = seen.position + 1;
         }
-        let storage = Storage::of(graph, self.in_chunks > 0);
         let mut fed = self.reference.executor.read_words(graph.tokens)?;
         fed.truncate(seen.position + 1);
-        let mut distance = storage.distance(&logits, seen.logits);
-        let mut limit = storage.usual(seen.position);
-        if distance.over(limit).is_some() && !storage.is_exact() {
-            let rounding = self.rounding.get_or_insert_with(|| Rounding::new(graph));
-            let (tokens, in_chunks, logits) = (&fed[..], self.in_chunks, seen.logits);
-            (distance, limit) = rounding.of(storage, &Reached { tokens, in_chunks, logits })?;
-        }
+        let (tokens, in_chunks, logits) = (&fed[..], self.in_chunks, seen.logits);
+        let judged = self.judged(&Reached { tokens, in_chunks, logits })?;
+        let Judged { distance, limit, .. } = judged;
         self.seen.add(limit, distance.nmse, distance.kl);
         self.seen.same_top1 += usize::from(!new.is_empty() && distance.top[0] == distance.top[1]);
-        if let Some(why) = distance.over(limit) {
+        if let Some(why) = judged.fault() {
             let prompts = match self.in_chunks {
                 0 => Prompts::TokenByToken,
                 _ => Prompts::Chunks,
@@ -114,6 +108,18 @@ impl<'a> Verifier<'a> {
             None => Ok(()),
             Some(fault) => Err(Error::CheckFailed(format!("position {}: {fault}", seen.position))),
         }
+    }
+
+    /// Distance of logits from those of the reference, which has run the same tokens.
+    fn judged(&mut self, reached: &Reached<'_>) -> Result<Judged> {
+        let graph = self.reference.graph;
+        let storage = Storage::of(graph, reached.in_chunks > 0);
+        let distance = storage.distance(&self.reference.logits()?, reached.logits);
+        let limit = storage.usual(reached.tokens.len() - 1);
+        if storage.is_exact() || distance.over(limit).is_none() {
+            return Ok(Judged { distance, limit, is_measured: false });
+        }
+        self.rounding.get_or_insert_with(|| Rounding::new(graph)).of(storage, reached)
     }
 
     /// The comparison so far.
@@ -151,8 +157,13 @@ impl Decoder<'_> {
     /// in chunks, by other kernels, must leave the same logits, and its last token must be the
     /// choice of these logits. A fault of any step lies in the caches that the last one read.
     /// Returns the NMSE; none where no step followed the `given` tokens, or the graph has no
-    /// chunks. Afterwards the sequence is as the prompt left it.
-    pub(super) fn end_agrees(&mut self, given: usize) -> Result<Option<f64>> {
+    /// chunks. A `verifier` that compared all steps judges the chunks by the reference's logits.
+    /// Afterwards the sequence is as the prompt left it.
+    pub(super) fn end_agrees(
+        &mut self,
+        given: usize,
+        verifier: Option<&mut Verifier<'_>>,
+    ) -> Result<Option<f64>> {
         let storage = Storage::of(self.graph, true);
         let state = self.executor.read_words(self.graph.state)?;
         let [position, choice, seed] = [StateWord::Position, StateWord::Choice, StateWord::Seed]
@@ -177,24 +188,34 @@ impl Decoder<'_> {
         self.feed(&tokens[..processed], Prompts::Chunks)?;
         let in_chunks = self.logits()?;
         let (graph, fed) = (self.graph, &tokens[..processed]);
+        let command = |prompts| graph.diff_command(fed, prompts);
         let distance = storage.distance(&logits, &in_chunks);
+        if let Some(verifier) = verifier.filter(|verifier| verifier.compared == processed) {
+            let logits = &in_chunks[..];
+            let judged = verifier.judged(&Reached { tokens: fed, in_chunks: processed, logits })?;
+            let Some(why) = judged.fault() else { return Ok(Some(distance.nmse)) };
+            return Err(Error::CheckFailed(fault(format!(
+                "logits of the same {processed} tokens run as a prompt differ from the CPU \
+                 reference, {why}; `{}` names the first operation that differs",
+                command(Prompts::Chunks)
+            ))));
+        }
         let Some(why) = distance.over(storage.most()) else { return Ok(Some(distance.nmse)) };
         if processed <= MEASURED && !storage.is_exact() {
             let mut rounding = Rounding::new(graph);
             let mut is_rounding = |in_chunks, logits: &[f32]| -> Result<bool> {
                 let reached = Reached { tokens: fed, in_chunks, logits };
-                let (distance, limit) = rounding.of(storage, &reached)?;
-                Ok(distance.over(limit).is_none())
+                Ok(rounding.of(storage, &reached)?.fault().is_none())
             };
             if is_rounding(given, &logits)? && is_rounding(processed, &in_chunks)? {
                 return Ok(Some(distance.nmse));
             }
         }
-        let [steps, chunks] = [Prompts::TokenByToken, Prompts::Chunks]
-            .map(|prompts| graph.diff_command(fed, prompts));
         Err(Error::CheckFailed(fault(format!(
             "logits differ from those of the same {processed} tokens run as a prompt, {why}; if \
-             the steps are wrong, `{steps}` names the operation, if the prompt is, `{chunks}`"
+             the steps are wrong, `{}` names the operation, if the prompt is, `{}`",
+            command(Prompts::TokenByToken),
+            command(Prompts::Chunks)
         ))))
     }
 
@@ -298,8 +319,8 @@ impl Checked {
         {
             decoder.reset(*seed)?;
             decoder.feed(prompt, Prompts::TokenByToken)?;
-            let error = decoder.end_agrees(0)?.unwrap_or(0.0);
-            verified.worst_nmse = verified.worst_nmse.max(error);
+            let error = decoder.end_agrees(0, None)?.unwrap_or(0.0);
+            verified.add(logits_limit(decoder.graph), error, 0.0);
         }
         Ok(())
     }
@@ -400,7 +421,7 @@ impl Checked {
     /// [`Decoder::end_agrees`].
     pub(super) fn check_end(&mut self, decoder: &mut Decoder<'_>) -> Result<()> {
         let Some(verified) = &mut self.verified else { return Ok(()) };
-        let end = decoder.end_agrees(self.script.prompt.len())?;
+        let end = decoder.end_agrees(self.script.prompt.len(), None)?;
         verified.end_nmse = verified.end_nmse.into_iter().chain(end).reduce(f64::max);
         Ok(())
     }

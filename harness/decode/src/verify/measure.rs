@@ -84,7 +84,7 @@ impl Storage {
 
     /// NMSE up to which the logits of a position need no measurement of what the storage costs
     /// there, since that costs about as much at most positions. The first position has one slot to
-    /// attend to and loses a hundredth of what others lose, so it is always measured.
+    /// attend to and loses a hundredth of what others lose; it has the limit of f32.
     pub(super) fn usual(self, position: usize) -> f64 {
         match position {
             _ if self.is_exact() => self.most(),
@@ -106,7 +106,8 @@ impl Storage {
     }
 }
 
-/// Largest accepted NMSE of a step's logits, whether its prompt ran in chunks or not.
+/// Largest accepted NMSE of logits where no reference measures what the graph's storage costs,
+/// whether the prompt ran in chunks or not.
 pub fn logits_limit(graph: &DecodeGraph) -> f64 {
     Storage::of(graph, true).most()
 }

@@ -28,6 +28,8 @@ pub(super) struct Rounding<'a> {
     graph: &'a DecodeGraph,
     exact: CpuExecutor,
     narrow: Vec<CpuExecutor>,
+    /// Tokens that ran in chunks in all of `narrow`.
+    in_chunks: usize,
 }
 
 /// A device's logits, and the tokens they follow.
@@ -38,20 +40,39 @@ pub(super) struct Reached<'t> {
     pub(super) logits: &'t [f32],
 }
 
+/// The distance of a position's logits from those expected, and its limit.
+pub(super) struct Judged {
+    pub(super) distance: Distance,
+    pub(super) limit: f64,
+    /// True if both are from logits in f32, and the limit from what the storage costs there.
+    pub(super) is_measured: bool,
+}
+
+impl Judged {
+    /// Reason for which the distance is over its limit, if it is.
+    pub(super) fn fault(&self) -> Option<String> {
+        let why = self.distance.over(self.limit)?;
+        Some(match self.is_measured {
+            false => why,
+            true => format!("{why} (the limit is {MARGIN} times what narrow storage costs there)"),
+        })
+    }
+}
+
 impl<'a> Rounding<'a> {
     pub(super) fn new(graph: &'a DecodeGraph) -> Self {
         let exact = CpuExecutor::new(Arc::new(graph.recording.in_f32()));
-        Self { graph, exact, narrow: Vec::new() }
+        Self { graph, exact, narrow: Vec::new(), in_chunks: 0 }
     }
 
     /// Distance of the logits from those in f32, and the limit of its NMSE that the storage
     /// warrants. Draws errors of the storage until one warrants the distance.
-    pub(super) fn of(
-        &mut self,
-        storage: Storage,
-        reached: &Reached<'_>,
-    ) -> Result<(Distance, f64)> {
-        let exact = self.graph.logits_after(&mut self.exact, reached, Prompts::TokenByToken)?;
+    pub(super) fn of(&mut self, storage: Storage, reached: &Reached<'_>) -> Result<Judged> {
+        let steps = Reached { in_chunks: 0, ..*reached };
+        let exact = self.graph.logits_after(&mut self.exact, &steps)?;
+        if std::mem::replace(&mut self.in_chunks, reached.in_chunks) != reached.in_chunks {
+            self.narrow.clear();
+        }
         let distance = storage.distance(&exact, reached.logits);
         let mut limit = storage.usual(reached.tokens.len() - 1);
         for draw in 0..DRAWS {
@@ -63,35 +84,29 @@ impl<'a> Rounding<'a> {
                 let most = if draw == 0 { 0.0 } else { storage.step() / 4.0 };
                 self.narrow.push(CpuExecutor::nudged(recording, most, draw as u64));
             }
-            let narrow =
-                self.graph.logits_after(&mut self.narrow[draw], reached, Prompts::Chunks)?;
+            let narrow = self.graph.logits_after(&mut self.narrow[draw], reached)?;
             limit = limit.max(MARGIN * storage.distance(&exact, &narrow).nmse);
         }
-        Ok((distance, limit))
+        Ok(Judged { distance, limit, is_measured: true })
     }
 }
 
 impl DecodeGraph {
     /// Logits of an executor after these tokens; it goes on where it stands if it can.
-    fn logits_after(
-        &self,
-        executor: &mut CpuExecutor,
-        reached: &Reached<'_>,
-        prompts: Prompts,
-    ) -> Result<Vec<f32>> {
+    fn logits_after(&self, executor: &mut CpuExecutor, reached: &Reached<'_>) -> Result<Vec<f32>> {
+        let Reached { tokens, in_chunks, .. } = *reached;
         let mut decoder = Decoder::new(self, executor);
         let mut done = decoder.state(StateWord::Position)? as usize;
-        if done > reached.tokens.len() {
+        if done > tokens.len() || done < in_chunks {
             decoder.reset(0)?;
             done = 0;
         }
-        if done < reached.in_chunks {
-            decoder.reset(0)?;
-            decoder.feed(&reached.tokens[..reached.in_chunks], prompts)?;
-            done = reached.in_chunks;
+        if done == 0 && in_chunks > 0 {
+            decoder.feed(&tokens[..in_chunks], Prompts::Chunks)?;
+            done = in_chunks;
         }
-        if done < reached.tokens.len() {
-            decoder.feed(&reached.tokens[done..], Prompts::TokenByToken)?;
+        if done < tokens.len() {
+            decoder.feed(&tokens[done..], Prompts::TokenByToken)?;
         }
         decoder.logits()
     }
