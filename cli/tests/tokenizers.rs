@@ -1,11 +1,14 @@
-//! Tokenizers of `tokenizer.json` files: ids are those of the `tokenizers` library, and streamed
-//! text too. A trained one (goldens/rusty), and the fuzz corpus has the kinds that models have.
+//! Tokenizers of `tokenizer.json` files, and of GGUF files made of them: ids are those of the
+//! `tokenizers` library, and streamed text too. A trained one (goldens/rusty), and the fuzz corpus
+//! has the kinds that models have.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use lathe_harness::model::tokenizer::Tokenizer;
+use lathe_harness::model::tokenizer::{Tokenizer, Vocabulary};
 use proptest::prelude::*;
+use serde_json::{Value, json};
 use tokenizers::Tokenizer as Library;
 
 use crate::common;
@@ -94,4 +97,202 @@ fn absent_files_and_those_nested_deeper_than_any_are_errors_with_their_name() {
     let deep = format!(r#"{{"normalizer": {}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     folder.write("tokenizer.json", deep);
     assert!(message().contains("tokenizer.json: the tokenizers library: "), "{}", message());
+}
+
+/// The trained vocabulary as other families have it: a `tokenizer.json` with their rules, and the
+/// vocabulary of a GGUF made of it as by llama.cpp's converter.
+fn family(name: &str) -> (Tokenizer, Library) {
+    let trained = std::fs::read(common::golden("rusty/tokenizer.json")).unwrap();
+    let mut file: Value = serde_json::from_slice(&trained).unwrap();
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    let pre = match name {
+        "qwen3" => "qwen2",
+        "llama3.1" => {
+            let words = &mut file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
+            *words = json!(words.as_str().unwrap().replace(r"|\p{N}|", r"|\p{N}{1,3}|"));
+            file["normalizer"] = Value::Null;
+            file["model"]["ignore_merges"] = json!(true);
+            file["post_processor"] = begins_with("<|im_start|>", id_of(&file, "<|im_start|>"));
+            "llama-bpe"
+        }
+        "smollm2" => {
+            let mut words = bytes;
+            words["use_regex"] = json!(true);
+            let digits = json!({"type": "Digits", "individual_digits": true});
+            file["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [digits, words]});
+            file["normalizer"] = Value::Null;
+            "smollm"
+        }
+        _ => {
+            file = sentencepiece(&file);
+            "default"
+        }
+    };
+    let scored = name == "gemma3";
+    let mut tokens: Vec<(u32, String)> =
+        serde_json::from_value::<HashMap<String, u32>>(file["model"]["vocab"].clone())
+            .unwrap()
+            .into_iter()
+            .map(|(piece, id)| (id, piece))
+            .collect();
+    let added = file["added_tokens"].as_array().unwrap();
+    let number = |token: &Value| token["id"].as_u64().unwrap() as u32;
+    let content = |token: &Value| token["content"].as_str().unwrap().to_owned();
+    tokens.extend(added.iter().map(|token| (number(token), content(token))));
+    tokens.sort();
+    tokens.dedup();
+    let ty = |id: u32, piece: &str| match added.iter().find(|token| number(token) == id) {
+        _ if scored && piece == "<unk>" => 2,
+        Some(token) if token["special"] == true => 3,
+        Some(_) => 4,
+        None if scored && piece.starts_with("<0x") => 6,
+        None => 1,
+    };
+    let bos = ["<bos>", "<|im_start|>"].map(|bos| tokens.iter().find(|token| token.1 == bos));
+    let merge = |merge: &Value| match merge.as_array() {
+        Some(pair) => format!("{} {}", pair[0].as_str().unwrap(), pair[1].as_str().unwrap()),
+        None => merge.as_str().unwrap().to_owned(),
+    };
+    let spelled =
+        |ty, piece: &str| if ty == 4 { piece.replace('▁', " ") } else { piece.to_owned() };
+    let token_types: Vec<i32> = tokens.iter().map(|(id, piece)| ty(*id, piece)).collect();
+    let vocabulary = Vocabulary {
+        model: if scored { "llama" } else { "gpt2" }.to_owned(),
+        pre: Some(pre.to_owned()),
+        scores: if scored {
+            tokens.iter().map(|token| -(token.0 as f32)).collect()
+        } else {
+            vec![]
+        },
+        merges: file["model"]["merges"].as_array().unwrap().iter().map(merge).collect(),
+        bos: bos.into_iter().flatten().next().map(|token| token.0),
+        add_bos: Some(!file["post_processor"].is_null() && name != "qwen3"),
+        add_space_prefix: Some(false),
+        tokens: tokens
+            .iter()
+            .zip(&token_types)
+            .map(|((_, piece), ty)| spelled(*ty, piece))
+            .collect(),
+        token_types,
+        ..Vocabulary::default()
+    };
+    (Tokenizer::new(vocabulary).unwrap(), Library::from_bytes(file.to_string()).unwrap())
+}
+
+fn id_of(file: &Value, content: &str) -> u64 {
+    let added = file["added_tokens"].as_array().unwrap();
+    added.iter().find(|token| token["content"] == content).unwrap()["id"].as_u64().unwrap()
+}
+
+fn begins_with(bos: &str, id: u64) -> Value {
+    let [token, text] = [
+        json!({"SpecialToken": {"id": bos, "type_id": 0}}),
+        json!({"Sequence": {"id": "A", "type_id": 0}}),
+    ];
+    json!({
+        "type": "TemplateProcessing", "single": [token, text], "pair": [text, text],
+        "special_tokens": {bos: {"id": bos, "ids": [id], "tokens": [bos]}},
+    })
+}
+
+/// A byte-level vocabulary as Gemma 3 would have it: pieces of text in the order of their scores,
+/// runs of white space matched as they are, and bytes for the rest.
+fn sentencepiece(bytes: &Value) -> Value {
+    let library = Library::from_bytes(bytes.to_string()).unwrap();
+    let text = |id: u32| library.decode(&[id], true).unwrap().replace(' ', "▁");
+    let mut pieces: Vec<String> = ["<pad>", "<eos>", "<bos>", "<unk>"].map(str::to_owned).to_vec();
+    let runs = (2..=31).map(|n| "▁".repeat(n)).chain((2..=8).map(|n| "\n".repeat(n)));
+    pieces.extend(runs);
+    let literals = pieces.len();
+    pieces.extend((0..=255u8).map(|byte| format!("<0x{byte:02X}>")));
+    let trained = (0..library.get_vocab_size(false) as u32).map(text);
+    let (single, several): (Vec<String>, Vec<_>) = trained
+        .filter(|piece| !piece.is_empty() && !piece.contains('\u{fffd}'))
+        .partition(|piece| piece.chars().count() == 1);
+    let mut seen: HashSet<String> = pieces.iter().cloned().collect();
+    pieces.extend(several.into_iter().chain(single).filter(|piece| seen.insert(piece.clone())));
+    let ids: HashMap<&str, usize> = pieces.iter().map(String::as_str).zip(0..).collect();
+    let mut merges = Vec::new();
+    for piece in pieces.iter().filter(|piece| !piece.starts_with('<') || piece.len() < 3) {
+        let cuts = piece.char_indices().skip(1).map(|(at, _)| piece.split_at(at));
+        let mut pairs: Vec<_> =
+            cuts.filter_map(|(a, b)| Some((ids.get(a)?, ids.get(b)?, [a, b]))).collect();
+        pairs.sort();
+        merges.extend(pairs.into_iter().map(|(.., pair)| pair));
+    }
+    let added = pieces[..literals].iter().zip(0..).map(|(content, id)| {
+        json!({
+            "id": id, "content": content, "special": id < 4, "normalized": false,
+            "single_word": false, "lstrip": false, "rstrip": false,
+        })
+    });
+    let decoders = json!([
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+        {"type": "ByteFallback"}, {"type": "Fuse"},
+    ]);
+    json!({
+        "version": "1.0", "added_tokens": added.collect::<Vec<_>>(),
+        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        "pre_tokenizer": null, "post_processor": begins_with("<bos>", 2),
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "model": {
+            "type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+            "vocab": ids, "merges": merges,
+        },
+    })
+}
+
+/// Some hundred texts of all scripts, with marks, spaces, digits, controls and parts of literals.
+fn texts() -> Vec<String> {
+    let mut state = 54u32;
+    let mut draw = move |n: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) % n
+    };
+    let literals = ["<|im_start|>", "<|im_end|>", "<bos>", "<pad>", "<0x41>", "don't", "WE'LL"];
+    let spaces =
+        [" ", "  ", "\t", "\n", "\n\n\n", "\r\n", "\u{a0}", "\u{3000}", "▁", "▁▁", "\u{85}"];
+    let mut texts: Vec<String> =
+        ["", " ", "▁", " ▁ ▁a", "\u{0}", "\u{1d}", "é", "e\u{301}"].map(str::to_owned).to_vec();
+    while texts.len() < 500 {
+        let mut text = String::new();
+        for _ in 0..=draw(10) {
+            match draw(6) {
+                0 => {
+                    let from =
+                        HELD_OUT.ceil_char_boundary(draw(HELD_OUT.len() as u32 - 200) as usize);
+                    text.extend(HELD_OUT[from..].chars().take(draw(40) as usize));
+                }
+                1 | 2 => {
+                    // Letters of a block of Unicode, which is a script or a part of one.
+                    let block = 128 * draw(0x1f800 / 128);
+                    text.extend((0..draw(9)).filter_map(|_| char::from_u32(block + draw(128))));
+                }
+                3 => {
+                    let literal = literals[draw(7) as usize];
+                    let cut =
+                        literal.len() - draw(2) as usize * draw(literal.len() as u32) as usize;
+                    text += &literal[..cut];
+                }
+                4 => (0..=draw(3)).for_each(|_| text += spaces[draw(11) as usize]),
+                _ => {
+                    text += &(draw(1 << 24) >> draw(24)).to_string();
+                    text.extend(char::from_u32(0x300 + draw(0x70)));
+                }
+            }
+        }
+        texts.push(text);
+    }
+    texts
+}
+
+#[test]
+fn a_gguf_vocabulary_has_the_ids_of_the_tokenizer_it_was_made_of() {
+    let texts = texts();
+    for name in ["gemma3", "llama3.1", "qwen3", "smollm2"] {
+        let (ours, library) = family(name);
+        for text in &texts {
+            assert_eq!(agrees(name, &ours, &library, text), Ok(()));
+        }
+    }
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use lathe_harness::decode::memory::Predicted;
 use lathe_harness::decode::{Chunks, DecodeOptions, Model, Weights};
 use lathe_harness::error::{Error, Result};
+use lathe_harness::model::chat::ChatTemplate;
 use lathe_harness::model::finite::{self, Values};
 use lathe_harness::model::{ModelFile, ModelSummary, describe};
 use lathe_kernels::KvFormat;
@@ -45,6 +46,8 @@ struct Report {
     reason: Option<String>,
     /// Reason why text cannot be read, only token ids.
     text: Option<String>,
+    /// Reason why the chat template cannot be read, where there is one.
+    chat: Option<String>,
     /// Notes on the files.
     notes: Vec<String>,
     /// Prediction for `--context`.
@@ -70,18 +73,25 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     };
     let refusal = refusal.or(too_large);
     let mut notes = file.notes().to_vec();
-    let text = match file.tokenizer() {
+    let (text, chat) = match file.tokenizer() {
         Ok(Some(tokenizer)) => {
             notes.extend(tokenizer.note());
-            None
+            match ChatTemplate::of(&file, &tokenizer) {
+                Ok(Some(template)) => {
+                    notes.extend(template.note().map(str::to_owned));
+                    (None, None)
+                }
+                Ok(None) => (None, None),
+                Err(error) => (None, Some(error.to_string())),
+            }
         }
-        Ok(None) => Some(format!("{}: has no tokenizer", file.path.display())),
-        Err(error) => Some(error.to_string()),
+        Ok(None) => (Some(format!("{}: has no tokenizer", file.path.display())), None),
+        Err(error) => (Some(error.to_string()), None),
     };
     let values = opts.values.then(|| finite::values(&file));
     let refusal = refusal.or_else(|| values.as_ref().and_then(wrong_values));
     let decodable = reason.is_none();
-    let report = Report { summary, decodable, reason, text, notes, memory, values };
+    let report = Report { summary, decodable, reason, text, chat, notes, memory, values };
     if global.json {
         out::json(&report);
         return refusal.map_or(Ok(()), Err);
@@ -155,10 +165,11 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     for note in &report.notes {
         outln!("{note}");
     }
-    match &report.text {
+    match (&report.text, &report.chat) {
         _ if !report.decodable => {}
-        None => outln!("can be decoded"),
-        Some(why) => outln!("can be decoded from token ids; text cannot be read: {why}"),
+        (None, None) => outln!("can be decoded"),
+        (None, Some(why)) => outln!("can be decoded; the chat template cannot be read: {why}"),
+        (Some(why), _) => outln!("can be decoded from token ids; text cannot be read: {why}"),
     }
     if let (Some(memory), Some(context)) = (&report.memory, opts.context) {
         outln!("device memory with {context} positions: {memory}");

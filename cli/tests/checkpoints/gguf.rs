@@ -18,6 +18,7 @@ pub(crate) fn meta(text: &str) -> Meta {
         "bool" => (ValueType::Bool, vec![u8::from(value == "true")]),
         "str" => (ValueType::String, prefixed(value)),
         "strs" => list(ValueType::String, value, |text: String| prefixed(&text)),
+        "f32s" => list(ValueType::F32, value, |v: f32| v.to_le_bytes().to_vec()),
         "i32s" => list(ValueType::I32, value, |v: i32| v.to_le_bytes().to_vec()),
         _ => panic!("{text}: no such type"),
     }

@@ -1,11 +1,11 @@
-//! Models that are not implemented: `inspect` and `decode` refuse each with the same words, as a
-//! GGUF file and as a folder.
+//! Models that are not implemented, and text that cannot be read: `inspect` says what `decode` will
+//! say.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{code, lathe, stderr, stdout};
+use crate::common::{self, code, lathe, stderr, stdout};
 use crate::folder::{Folder, Parts};
 use crate::gguf;
 
@@ -55,5 +55,40 @@ fn models_that_are_not_implemented_are_refused_alike_by_inspect_and_decode() {
         let said = refusal(&parts.write().path());
         let words = format!("config.json: key `model_type`: {} is refused", own["model_type"]);
         assert!(said.contains(&words), "{row}\n{said}");
+    }
+}
+
+#[test]
+fn inspect_says_why_text_and_conversations_cannot_be_read() {
+    let sound = gguf::Parts::smallest("llama")
+        .set("tokenizer.ggml.model", "str llama")
+        .set("tokenizer.ggml.scores", "f32s [0,0,0,0,0,0]")
+        .set("tokenizer.ggml.token_type", "i32s [1,1,1,1,1,1]")
+        .set("tokenizer.chat_template", "str {{ messages[0].content }}");
+    let folder = Folder::empty();
+    let path = folder.join("model.gguf");
+    let file = path.to_str().unwrap();
+    for (key, value, report, option) in [
+        ("tokenizer.ggml.scores", "f32s [0,0,0,0,0,0]", "", ""),
+        ("tokenizer.ggml.scores", "f32s [0,0,0,0,0]", "text", "--prompt"),
+        ("tokenizer.ggml.token_type", "f32s [1,1,1,1,1,1]", "text", "--prompt"),
+        ("tokenizer.ggml.token_type", "i32s [1,1,1,1,1]", "text", "--chat"),
+        ("tokenizer.ggml.model", "str bert", "text", "--prompt"),
+        ("tokenizer.chat_template", "str {% if %}", "chat", "--chat"),
+        ("tokenizer.chat_template", "u32 1", "chat", "--chat"),
+    ] {
+        folder.put("model.gguf", &sound.clone().set(key, value).bytes());
+        let inspected = lathe(&["inspect", file, "--json"]);
+        let document = common::document(&inspected);
+        for field in ["text", "chat"] {
+            let why = document[field].as_str();
+            assert_eq!(why.is_some(), field == report, "{key} = {value}: {field} {why:?}");
+            let Some(why) = why else { continue };
+            let decoded = lathe(&["decode", file, option, "a"]);
+            assert_eq!(code(&decoded), 5, "{key} = {value}");
+            assert_eq!(stderr(&decoded).trim(), format!("lathe: {why}"));
+            let printed = stdout(&lathe(&["inspect", file]));
+            assert!(printed.contains(&format!("cannot be read: {why}")), "{printed}");
+        }
     }
 }

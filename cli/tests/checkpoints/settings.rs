@@ -99,7 +99,11 @@ fn keys_of_transformers_are_read_refused_or_neutral() {
             ("sliding_window", json!(3), false),
             ("use_sliding_window", json!(true), true),
         ],
-        &[("hidden_act", json!("gelu"), true), ("sliding_window", json!(3), true)],
+        &[
+            ("hidden_act", json!("gelu"), true),
+            ("sliding_window", json!(3), true),
+            ("tie_word_embeddings", json!(true), true),
+        ],
     ];
     let names = crate::GOLDENS.into_iter().chain(["qwen2-tiny", "mistral-tiny"]);
     for (name, own) in names.zip(own) {
@@ -162,13 +166,35 @@ fn incomplete_and_contradictory_settings_name_the_key() {
     for (found, says) in [
         (set(&before, "rope_scaling", numbers.clone()), "key `rope_scaling.rope_type`: is missing"),
         (set(&before, "rope_scaling", json!({})), "key `rope_scaling.rope_type`: is missing"),
+        (
+            set(&before, "rope_scaling", json!({"type": "yarn"})),
+            "key `rope_scaling.factor`: is miss",
+        ),
+        (set(&before, "rope_scaling", json!({"type": "linear"})), "`rope_scaling.factor`: is miss"),
         (set(&before, "rope_scaling", typed("linear", "yarn")), "contradicts `rope_type`"),
         (set(&before, "rope_scaling", typed("default", "default")), "`rope_scaling.factor`: 8.0"),
+        (
+            set(&llama, "original_max_position_embeddings", json!(4096)),
+            "`original_max_position_embeddings`: 4096 is refused: it contradicts",
+        ),
         (set(&llama, "rope_scaling", numbers), "`rope_scaling`: "),
         (set(&llama, "rope_theta", json!(1.0)), "`rope_theta`: 1.0 is refused: it contradicts"),
     ] {
         assert!(found.contains(says), "{says} is not in: {found}");
     }
+    // A value beside the scaling is the one inside where there is none.
+    let mut beside = llama.clone();
+    let rope = beside.config["rope_parameters"].as_object_mut().unwrap();
+    let original = rope.remove("original_max_position_embeddings").unwrap();
+    assert!(of_folder(&beside.write()).unwrap_err().contains("original_max_position_embeddings"));
+    beside.config["original_max_position_embeddings"] = original;
+    assert_eq!(of_folder(&beside.write()), of_folder(&llama.write()));
+    let text = Parts::golden("gemma3-tiny-f16");
+    let mut images = text.clone();
+    images.config = json!({"model_type": "gemma3", "text_config": text.config});
+    images.config["text_config"]["tie_word_embeddings"] = json!(true);
+    let error = set(&images, "tie_word_embeddings", json!(false));
+    assert!(error.contains("`tie_word_embeddings`: false is refused: it contradicts"), "{error}");
     let model = gguf::Parts::smallest("llama").set(".rope.scaling.type", "str linear");
     let error = of_gguf(&model).unwrap_err();
     assert!(error.contains("there is no `rope.scaling.factor`"), "{error}");

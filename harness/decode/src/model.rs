@@ -104,6 +104,9 @@ impl Model {
     /// There is none, it is no template, or there is no tokenizer to spell its special tokens.
     pub fn chat_template(&self) -> Result<ChatTemplate> {
         let template = ChatTemplate::of(&self.file, self.tokenizer()?)?;
+        if let Some(note) = template.as_ref().and_then(ChatTemplate::note) {
+            tracing::warn!("{note}");
+        }
         template.ok_or_else(|| undecodable(&self.file, "has no chat template"))
     }
 

@@ -163,7 +163,10 @@ fn objects(text: &str) -> Result<Vec<Value>, ChatError> {
 
 /// A template that parses.
 #[derive(Debug)]
-pub struct ChatTemplate(Environment<'static>);
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    note: Option<String>,
+}
 
 impl ChatTemplate {
     /// Parses a template. The first of several special tokens with one name counts.
@@ -197,7 +200,12 @@ impl ChatTemplate {
         }
         let source = with_generation(source);
         deep(|| environment.add_template_owned(NAME, source))??;
-        Ok(Self(environment))
+        Ok(Self { environment, note: None })
+    }
+
+    /// A note for the user where a folder has two templates that differ.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// The template of a checkpoint, if it has one; special tokens of a GGUF are spelled by its
@@ -249,7 +257,18 @@ impl ChatTemplate {
         let (inline, tokens) = if path.exists() { read_config(&path)? } else { (None, vec![]) };
         let own = folder.join("chat_template.jinja");
         if own.exists() {
-            return Self::open(&own, tokens).map(Some);
+            let mut template = Self::open(&own, tokens)?;
+            let read = template.environment.get_template(NAME).map(|read| read.source().to_owned());
+            template.note = inline
+                .filter(|inline| read.is_ok_and(|read| read != with_generation(inline)))
+                .map(|_| {
+                    format!(
+                        "{} is read; `chat_template` of {} differs and is not",
+                        own.display(),
+                        path.display()
+                    )
+                });
+            return Ok(Some(template));
         }
         let Some(source) = inline else { return Ok(None) };
         Self::new(&source, tokens).map(Some).map_err(ModelError::at(&path))
@@ -292,7 +311,10 @@ impl ChatTemplate {
             let context = context! {
                 ..own, ..Value::from_pairs(variables.clone()), ..context! { documents => () }
             };
-            self.0.get_template(NAME)?.render_captured_to(context, &mut output).map(|_| ())
+            self.environment
+                .get_template(NAME)?
+                .render_captured_to(context, &mut output)
+                .map(|_| ())
         })??;
         Ok(String::from_utf8_lossy(&output.0).into_owned())
     }

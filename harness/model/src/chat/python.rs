@@ -68,14 +68,20 @@ pub(super) fn format(state: &mut State, text: &str, args: &[Value]) -> Result<Va
         let Some((field, after)) = field else {
             return Err(refuse(format!("{brace} stands alone")));
         };
-        let index = if field.is_empty() { Some(next) } else { field.parse().ok() };
+        let index = match field {
+            "" => {
+                next += 1;
+                Some(next - 1)
+            }
+            field => field.parse().ok(),
+        };
         let index = index.ok_or_else(|| refuse(format!("{{{field}}} is not supported")))?;
         let arg = args.get(index).filter(|arg| !arg.is_kwargs());
         let arg = arg.ok_or_else(|| refuse(format!("there is no argument {index}")))?;
         let printed = state.format(arg.clone())?;
         state.consume_fuel(1 + printed.len() as u64 / 64)?;
         out.push_str(&printed);
-        (rest, next) = (after, next + 1);
+        rest = after;
     }
     Ok((out + rest).into())
 }

@@ -49,7 +49,7 @@ fn templates_find_what_the_transformers_library_gives_them() {
         ("{{ missing }}{% if missing %}x{% endif %}{{ '<&>' }}", "<&>"),
         ("{{ bos_token }}{{ eos_token }}", "<bos>"),
         ("{{ strftime_now('%Y-%m-%d')|length }} {{ strftime_now('%%') }}", "10 %"),
-        ("{{ '{}<{{{0}}}>{}'.format('a', none) }} {{ 'a'.format() }}", "a<{a}>None a"),
+        ("{{ '{}<{{{}}}>'.format('a', none) }}{{ '{0}{0}'.format(1) }}", "a<{None}>11"),
         (
             "{% set ns = namespace(n=0) %}{% for i in range(5) %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}",
             "10",
@@ -245,6 +245,14 @@ fn folders_have_a_file_or_a_key() {
     assert_eq!(render(), Ok(Some("<s>key".into())));
     write("chat_template.jinja", "{{ bos_token }}file {{ messages[0].content }}");
     assert_eq!(render(), Ok(Some("<s>file hi".into())));
+    let note = || {
+        let template = ChatTemplate::from_folder(folder.path()).unwrap().unwrap();
+        template.note().map(str::to_owned)
+    };
+    let said = note().unwrap();
+    assert!(said.contains("chat_template.jinja is read; `chat_template` of "), "{said}");
+    write("chat_template.jinja", "{{ bos_token }}key");
+    assert_eq!(note(), None);
     write("chat_template.jinja", "a\n{% if %}");
     let error = render().unwrap_err();
     assert!(error.contains("chat_template.jinja: chat template, line 2: "), "{error}");

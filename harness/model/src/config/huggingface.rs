@@ -45,8 +45,11 @@ fn text_model(json: &Value) -> Result<(Arch, Object<'_>, Object<'_>), Fault> {
 pub(crate) fn tied_head(json: &Value) -> Result<bool, Fault> {
     let (arch, root, keys) = text_model(json)?;
     let key = "tie_word_embeddings";
-    let tied = keys.bool(key)?.map_or_else(|| root.bool(key), |tied| Ok(Some(tied)))?;
-    Ok(tied.unwrap_or(arch == Arch::Gemma3))
+    let (inside, whole) = (keys.bool(key)?, root.bool(key)?);
+    if inside.is_some() && whole.is_some() && inside != whole {
+        return Err(root.refused(key, "it contradicts `text_config`"));
+    }
+    Ok(inside.or(whole).unwrap_or(arch == Arch::Gemma3))
 }
 
 impl Config {
@@ -217,15 +220,12 @@ fn one_source(keys: &Object<'_>, parameters: &Object<'_>) -> Result<(), Fault> {
 const PARAMETERS: [(&str, &[&str]); 4] = [
     ("default", &[]),
     ("linear", &["factor"]),
-    (
-        "llama3",
-        &["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
-    ),
+    ("llama3", &["factor", "low_freq_factor", "high_freq_factor", ORIGINAL]),
     (
         "yarn",
         &[
             "factor",
-            "original_max_position_embeddings",
+            ORIGINAL,
             "attention_factor",
             "beta_fast",
             "beta_slow",
@@ -269,6 +269,19 @@ fn type_key(scaling: &Object<'_>) -> &'static str {
     if scaling.get("rope_type").is_some() { "rope_type" } else { "type" }
 }
 
+const ORIGINAL: &str = "original_max_position_embeddings";
+
+/// Positions that a model was trained for before its rope was scaled. transformers reads them in the
+/// scaling and beside it.
+fn original_context(scaling: &Object<'_>, keys: &Object<'_>) -> Result<Option<f64>, Fault> {
+    let (inside, beside) =
+        (scaling.optional_positive(ORIGINAL)?, keys.optional_positive(ORIGINAL)?);
+    if inside.is_some() && beside.is_some() && inside != beside {
+        return Err(keys.refused(ORIGINAL, "it contradicts the one inside the scaling of rope"));
+    }
+    Ok(beside.or(inside))
+}
+
 /// A scaling as transformers reads it from `rope_parameters` or `rope_scaling`; `keys` is the
 /// object that this stands in.
 fn scaled(
@@ -286,19 +299,14 @@ fn scaled(
             if scaling.bool("truncate")? == Some(false) {
                 return Err(scaling.refused("truncate", "only true is implemented"));
             }
-            // A value beside the scaling goes before the one inside.
-            let original = "original_max_position_embeddings";
             let longest = keys.optional_positive("max_position_embeddings")?;
-            let original_context = match keys.optional_positive(original)? {
-                Some(beside) => beside,
-                None => match scaling.optional_positive(original)?.or(longest) {
-                    Some(inside) => inside,
-                    None => return Err(scaling.missing(original)),
-                },
-            };
-            let grown = longest.map(|longest| longest / original_context);
+            let original = original_context(scaling, keys)?;
+            // One of the two follows from the other and the positions there are now.
+            let grown = longest.zip(original).map(|(longest, original)| longest / original);
             let factor = scaling.optional_positive("factor")?.or(grown);
             let factor = factor.ok_or_else(|| scaling.missing("factor"))?;
+            let original = original.or(longest);
+            let original_context = original.ok_or_else(|| scaling.missing(ORIGINAL))?;
             let weights = ["mscale", "mscale_all_dim"].map(|key| scaling.f64(key));
             let [weight, weight_of_all] = weights;
             let computed = match (weight?.unwrap_or(0.0), weight_of_all?.unwrap_or(0.0)) {
@@ -326,7 +334,8 @@ fn scaled(
                 factor: scaling.positive("factor")?,
                 low_freq_factor: scaling.positive("low_freq_factor")?,
                 high_freq_factor: scaling.positive("high_freq_factor")?,
-                original_context: scaling.positive("original_max_position_embeddings")?,
+                original_context: original_context(scaling, keys)?
+                    .ok_or_else(|| scaling.missing(ORIGINAL))?,
             };
             if rope.high_freq_factor <= rope.low_freq_factor {
                 let why = format!("it is not above low_freq_factor, {}", rope.low_freq_factor);

@@ -31,9 +31,17 @@ impl Vocabulary {
         tokens.filter(|token| !token.1.is_empty())
     }
 
-    /// Tokens that are spelled as control tokens and typed as text.
-    fn mistyped(&self) -> impl Iterator<Item = &str> {
-        self.iter().filter(|(_, piece, ty)| is_markup(*ty, piece)).map(|(_, piece, _)| piece)
+    /// Tokens that are spelled as control tokens and typed as text, with their ids.
+    fn mistyped(&self) -> Vec<(u32, String)> {
+        let named = |id: u32| self.bos == Some(id) || self.eos == Some(id);
+        let bracketed = |piece: &str| {
+            ["<>", "[]"].iter().any(|b| piece.starts_with(&b[..1]) && piece.ends_with(&b[1..]))
+        };
+        let mistyped = |(id, piece, ty): &(u32, &str, i32)| {
+            !matches!(*ty, UNKNOWN | CONTROL | USER_DEFINED | BYTE)
+                && (is_markup(piece) || named(*id) && bracketed(piece))
+        };
+        self.iter().filter(mistyped).map(|(id, piece, _)| (id, piece.to_owned())).collect()
     }
 
     fn check(&self) -> Result<(), Fault> {
@@ -186,12 +194,11 @@ impl Tokenizer {
             }
         };
         vocabulary.check()?;
-        let mistyped: Vec<String> = vocabulary.mistyped().map(str::to_owned).collect();
-        for (ty, piece) in vocabulary.token_types.iter_mut().zip(&vocabulary.tokens) {
-            if is_markup(*ty, piece) {
-                *ty = CONTROL;
-            }
+        let mistyped = vocabulary.mistyped();
+        for (id, _) in &mistyped {
+            vocabulary.token_types[*id as usize] = CONTROL;
         }
+        let mistyped = mistyped.into_iter().map(|(_, piece)| piece).collect();
         let literals = vocabulary.literals(scored)?;
         let (mut library, scores, adds_bos) = match scored {
             true => {
@@ -277,16 +284,15 @@ fn is_space(piece: &str) -> bool {
     piece.chars().all(|c| c == ' ' || SPACE.starts_with(c))
 }
 
-/// Returns true for a token of text that is spelled as the marks of chat templates are: `<|…|>`, or
-/// those of Gemma and Mistral.
-fn is_markup(ty: i32, piece: &str) -> bool {
+/// Returns true for a token that is spelled as the marks of chat templates are: `<|…|>`, or those
+/// of Gemma and Mistral.
+fn is_markup(piece: &str) -> bool {
     let inner = piece.strip_prefix("<|").and_then(|rest| rest.strip_suffix("|>"));
     let word = |inner: &str| {
         inner.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)) && inner.len() > 1
     };
     let known = ["<start_of_turn>", "<end_of_turn>", "[INST]", "[/INST]"];
-    !matches!(ty, UNKNOWN | CONTROL | USER_DEFINED | BYTE)
-        && (known.contains(&piece) || inner.is_some_and(word))
+    known.contains(&piece) || inner.is_some_and(word)
 }
 
 fn refused(key: &str, why: impl Into<String>) -> Fault {

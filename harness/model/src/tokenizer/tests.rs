@@ -276,6 +276,13 @@ fn literals_match_leftmost_then_longest() {
     let tokenizer = tokenizer.unwrap();
     assert_eq!(pieces(&tokenizer, "<|im_start|><b>", true), "<|im_start|> < b >");
     assert!(tokenizer.note().unwrap().contains("1 tokens, such as <|im_start|>,"));
+    // So are BOS and EOS where they look like one.
+    let literals = [("<bos>", NORMAL), ("<b>", NORMAL), ("xz", NORMAL)];
+    let mut vocabulary = with_literals(byte_level("qwen2", &["x y"], &[]), &literals);
+    let ids = vocabulary.tokens.len() as u32;
+    (vocabulary.bos, vocabulary.eos) = (Some(ids - 3), Some(ids - 1));
+    let tokenizer = Tokenizer::new(vocabulary).unwrap();
+    assert_eq!(pieces(&tokenizer, "<bos><b>xz", true), "<bos> < b > x z");
 }
 
 #[test]
