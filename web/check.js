@@ -4,9 +4,9 @@
 // inputs over what the first left in outputs and scratch memory. The rules are those of `lathe check`.
 import { Refusal, encode, firstLine, padded } from './engine.js';
 
-const GUARD = 256; // bytes before and after a tensor, and the alignment of its binding
+export const GUARD = 256; // bytes before and after a tensor, and the alignment of its binding
 // A NaN that arithmetic does not make, another one in each session.
-const POISON = 0x7fc00001 + Math.floor(Math.random() * 0x003ffff0);
+export const POISON = 0x7fc00001 + Math.floor(Math.random() * 0x003ffff0);
 
 /** Text of a number as reports have it. */
 export const shown = (value) => (Number.isFinite(value) ? value.toExponential(3) : String(value));
@@ -226,14 +226,14 @@ export class Prepared {
       }
       content.set(i, own);
     }
-    const floats = async (range) => new Float64Array((await engine.data.read(range)).slice().buffer);
+    const floats = async (range, Type = Float64Array) => new Type((await engine.data.read(range)).slice().buffer);
     const words32 = async (range) => new Uint32Array((await engine.data.read(range)).slice().buffer);
     let verdict = { status: 'passed', nmse: 0, worst: null }, chosen = null;
     for (const outcome of plan.runs[run]) {
       const tensor = plan.tensors[outcome.tensor], bytes = content.get(outcome.tensor), words = new Uint32Array(bytes.buffer);
       let next;
       if (outcome.rule === 'real') {
-        const value = await floats(outcome.value), bound = await floats(outcome.bound);
+        const value = await floats(outcome.value, outcome.exact ? Float32Array : Float64Array), bound = await floats(outcome.bound, Float32Array);
         next = judgeReal(tensor.name, { ...outcome, value, bound }, values({ ...tensor, values: value.length }, bytes, value.length));
       } else if (outcome.rule === 'words') {
         next = judgeWords(tensor.name, await words32(outcome.words), words);

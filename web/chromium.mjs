@@ -93,12 +93,16 @@ try {
   browser = new Browser(found(), flags);
   await browser.open(url);
   const begun = Date.now();
-  let state = null;
+  let state = null, said = begun;
   while (!state?.result && !state?.error) {
     if (Date.now() - begun > PATIENCE) throw new Error('the page did not end');
     await new Promise((resolve) => setTimeout(resolve, 500));
     state = await browser.evaluate("({ result: window.lathe?.result ?? null, error: window.lathe?.error ?? null, status: document.getElementById('status')?.textContent })");
     if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${state.status ?? ''}`);
+    else if (Date.now() - said > 30e3) {
+      said = Date.now();
+      console.error(state.status);
+    }
   }
   const folder = option('-o');
   if (folder) {

@@ -11,6 +11,8 @@ const ALIGN = 32; // of tensors: whole vectors
 const READ = 1, COPY_SRC = 4, COPY_DST = 8, UNIFORM = 64, STORAGE = 128; // GPUBufferUsage
 const COMPUTE = 4; // GPUShaderStage
 
+const PLAN_VERSION = 1;
+
 /** Bytes that a tensor occupies. */
 export const padded = (bytes) => Math.ceil(Math.max(bytes, 1) / ALIGN) * ALIGN;
 
@@ -54,6 +56,9 @@ export function chooseKind(adapter, kinds, wanted) {
 export class Engine {
   /** Opens the best adapter of `gpu`, which is `navigator.gpu` or what stands for it. */
   static async open(gpu, plan, data, { kind: wanted, engine = '' } = {}) {
+    if (plan.plan_version !== PLAN_VERSION) {
+      throw new Refusal(`The plan is of version ${plan.plan_version}, this page reads ${PLAN_VERSION}: export it again.`);
+    }
     if (!gpu) {
       throw new Refusal('There is no WebGPU here: use a current Chrome, Edge, Safari or Firefox, and open the page from a file, https or localhost.');
     }
@@ -95,13 +100,15 @@ export class Engine {
 
   /** Name of the adapter, as far as it is told. */
   get name() {
-    const { description, device, vendor, architecture } = this.adapter.info ?? {};
-    return description || [vendor, architecture, device].filter(Boolean).join(' ') || 'unnamed adapter';
+    const { device, vendor, architecture } = this.adapter.info ?? {};
+    const named = device && !device.startsWith('0x') ? device : [vendor, architecture].filter(Boolean).join(' ');
+    return named || 'unnamed adapter';
   }
 
   /** A software implementation: right, but no subject for speed. */
   get software() {
-    const said = [this.name, this.adapter.info?.architecture].join(' ');
+    const { vendor, architecture, description } = this.adapter.info ?? {};
+    const said = [this.name, vendor, architecture, description].join(' ');
     return !!this.adapter.info?.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe|warp|basic render/i.test(said);
   }
 

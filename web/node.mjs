@@ -30,17 +30,26 @@ function parse(args) {
   return options;
 }
 
+/** The version of the package that a dawn.node lies in, as far as it does. */
+function versionBeside(file) {
+  try {
+    const { name, version } = JSON.parse(fs.readFileSync(path.join(path.dirname(file), '..', '..', 'package.json')));
+    return `npm ${name} ${version}`;
+  } catch {
+    return 'of unknown version';
+  }
+}
+
 /** Dawn's `create` and globals, with its version. */
 function dawn() {
   const given = process.env.DAWN_NODE;
-  if (given) return { ...createRequire(import.meta.url)(path.resolve(given)), version: given };
+  if (given) return { ...createRequire(import.meta.url)(path.resolve(given)), version: versionBeside(given) };
   for (const from of [path.join(here, 'x.js'), path.join(process.cwd(), 'x.js')]) {
     const require = createRequire(from);
     let entry;
     try { entry = require.resolve('webgpu'); } catch { continue; }
     const file = path.join(path.dirname(entry), 'dist', `${process.platform === 'darwin' ? 'darwin-universal' : `${process.platform}-${process.arch}`}`, 'dawn.node');
-    const { version } = JSON.parse(fs.readFileSync(path.join(path.dirname(entry), 'package.json')));
-    return { ...require(file), version: `npm webgpu ${version}` };
+    return { ...require(file), version: versionBeside(file) };
   }
   throw new Refusal('Dawn is not here: `npm install webgpu`, or name its dawn.node by DAWN_NODE.');
 }
@@ -89,7 +98,8 @@ async function main() {
   };
   const result = await work(engine, options.what, {
     filter: options.filter,
-    command: `node node.mjs ${process.argv.slice(2).join(' ')}`,
+    // Without the folders of this machine.
+    command: ['node node.mjs', ...process.argv.slice(2).map((word) => word.replace(/^.*[\\/]/, ''))].join(' '),
     os: `${process.platform} ${process.arch}`,
     progress,
     token: (text) => process.stderr.write(text),

@@ -15,7 +15,7 @@ export function environment(engine, { command, os, date, copy_gb_s = null, times
   const { info = {} } = engine.adapter, { environment: build } = engine.plan;
   return {
     date, commit: build.commit, dirty: build.dirty, lathe: build.lathe, wgpu: `none: ${engine.engine}`, os, adapter: engine.name,
-    driver: [info.vendor, info.architecture].filter(Boolean).join(' '), backend: 'webgpu', software: engine.software, runtime_checks: 'on',
+    driver: info.description || [info.vendor, info.architecture].filter(Boolean).join(' '), backend: 'webgpu', software: engine.software, runtime_checks: 'on',
     timestamp_quantum_ns, copy_gb_s, read_gb_s: null, canary_drift: null, command, wgsl: build.wgsl, seed: engine.plan.seed, naga: build.naga,
     build: `plans ${engine.kind.name}`,
   };
@@ -28,7 +28,7 @@ function tests(engine, decoder, prompt, runs, date) {
     test, ...model.model, type_k: model.kv, type_v: model.kv, activations: 'f32', n_prompt, n_gen, n_depth, sequences: 1,
     steps_per_submit: null, test_time: date, samples_ns: samples.map((ms) => Math.round(1e6 * ms)), sampling: model.sampling,
     kv_cache_bytes: model.caches.reduce((sum, cache) => sum + model.tensors[cache].bytes, 0), gpu_memory_bytes: decoder.bytes,
-    gpu_memory_predicted_bytes: decoder.bytes, verified: null, selected: [], persistent_grid: null, throttled: 0, flags: ['wall clock'],
+    gpu_memory_predicted_bytes: decoder.bytes, verified: null, selected: [], persistent_grid: null, throttled: 0, flags: [],
   });
   const steps = runs[0].generated.length - 1, all = [of(`pp${count}`, count, 0, 0, runs.map((run) => run.ttft_ms))];
   if (steps > 0) all.push(of(`tg${steps} @ d${count}`, 0, steps, count, runs.map((run) => run.decode_ms)));
@@ -112,13 +112,7 @@ export async function work(engine, what, options) {
 export function summary(result) {
   const lines = [];
   if (result.check) {
-    const { passed, failed, unavailable, cases } = result.check;
-    const reasons = new Map();
-    for (const one of cases.filter((one) => one.status === 'unavailable')) {
-      const reason = one.reason.replace(/\d+/g, 'N');
-      reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
-    }
-    for (const [reason, count] of reasons) lines.push(`unavailable, ${count} cases: ${reason}`);
+    const { passed, failed, unavailable } = result.check;
     lines.push(`${result.adapter}, ${result.engine}, plans ${result.kind}: ${passed} passed, ${failed} failed, ${unavailable} unavailable`);
   }
   for (const one of result.bench?.cases ?? []) {

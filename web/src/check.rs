@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lathe_device::error::Result;
+use lathe_device::gpu::Checks;
 use lathe_device::judge::check::{
     Case, CaseResult, ExportedOutcome, ExportedTensor, Judged, Stored, Verdict, cases, fits,
 };
-use lathe_device::gpu::Checks;
 use lathe_device::plan::target::Target;
 use lathe_device::plan::{PlanError, Subject};
 use lathe_kernels::{FloatFormat, Problem, Role};
@@ -69,15 +69,31 @@ struct OutcomePlan {
     judged: JudgedPlan,
 }
 
-/// The rule of a tensor's judgement; ranges hold 64-bit floats, words 32-bit integers.
+/// The rule of a tensor's judgement. Bounds are 32-bit floats, and values where they are `exact` in
+/// those; other values and rows are 64-bit floats, words 32-bit integers.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "rule")]
 enum JudgedPlan {
-    Real { value: Range, bound: Range, nmse: f64, unavoidable: f64 },
-    Words { words: Range },
-    Choice { words: Range, at: usize, allowed: Vec<u32> },
+    Real {
+        value: Range,
+        exact: bool,
+        bound: Range,
+        nmse: f64,
+        unavoidable: f64,
+    },
+    Words {
+        words: Range,
+    },
+    Choice {
+        words: Range,
+        at: usize,
+        allowed: Vec<u32>,
+    },
     /// Rows of an index, a value and its bound each.
-    Ranking { values: usize, rows: Range },
+    Ranking {
+        values: usize,
+        rows: Range,
+    },
 }
 
 /// A case of which nothing is in a pool yet.
@@ -137,6 +153,11 @@ pub(crate) fn export(
             for (kind, case) in made {
                 match case {
                     Ok(made) if bench => plans[kind].bench.push(made.pooled(texts, data)?),
+                    Ok(made) if request.case_bytes.is_some_and(|most| made.bytes() > most) => {
+                        let bytes = made.bytes();
+                        let reason = format!("left out of this export: it has {bytes} bytes");
+                        plans[kind].unavailable.push(made.unavailable(reason));
+                    }
                     Ok(made) => plans[kind].check.push(made.pooled(texts, data)?),
                     Err(_) if bench => {}
                     Err(unavailable) => plans[kind].unavailable.push(unavailable),
@@ -176,10 +197,15 @@ fn of_problem(target: &Target, problem: &Problem, seed: u64, kinds: &[Kind]) -> 
                 None => Case::drawn_for(plan, problem, seed)?,
                 Some(case) => case.with_plan(plan),
             };
-            made.push((at, match case.is_reordered() {
-                true => Err(unavailable("its caches have another order, which is not exported".into())),
-                false => Ok(Made::of(subject, &case, seed)?),
-            }));
+            made.push((
+                at,
+                match case.is_reordered() {
+                    true => Err(unavailable(
+                        "its caches have another order, which is not exported".into(),
+                    )),
+                    false => Ok(Made::of(subject, &case, seed)?),
+                },
+            ));
             drawn.get_or_insert(case);
         }
     }
@@ -221,6 +247,23 @@ impl Made {
         Ok(Self { plan, stages: stages.collect::<Result<_>>()?, tensors, large, runs })
     }
 
+    /// Bytes of inputs and of expected values with their bounds.
+    fn bytes(&self) -> u64 {
+        let contents = self.tensors.iter().flat_map(|t| t.first.iter().chain(&t.second));
+        let outcome = |outcome: &ExportedOutcome| match &outcome.judged {
+            Judged::Real { value, .. } => 12 * value.len(),
+            Judged::Words(words) | Judged::Choice { words, .. } => 4 * words.len(),
+            Judged::Ranking { rows, .. } => 24 * rows.len(),
+        };
+        let outcomes = self.runs.iter().flatten().map(outcome);
+        contents.map(Vec::len).chain(outcomes).sum::<usize>() as u64
+    }
+
+    fn unavailable(self, reason: String) -> Unavailable {
+        let CasePlan { kernel, variant, shape, seed, .. } = self.plan;
+        Unavailable { kernel, variant, shape, seed, reason }
+    }
+
     fn pooled(self, texts: &mut Texts, data: &mut Data) -> Result<CasePlan> {
         let stages = self.stages.into_iter().map(|stage| stage.pooled(texts)).collect();
         let mut tensors = Vec::new();
@@ -254,21 +297,24 @@ impl Made {
 }
 
 fn pooled(outcome: ExportedOutcome, data: &mut Data) -> Result<OutcomePlan> {
-    let mut floats = |values: &[f64]| {
-        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        data.add(&bytes)
-    };
+    let wide = |values: &[f64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let judged = match outcome.judged {
-        Judged::Real { value, bound, limit } => JudgedPlan::Real {
-            value: floats(&value)?,
-            bound: floats(&bound)?,
-            nmse: limit.nmse,
-            unavoidable: limit.unavoidable,
-        },
+        Judged::Real { value, bound, limit } => {
+            let exact = value.iter().all(|v| f64::from(*v as f32) == *v);
+            let narrow = || value.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
+            let bound: Vec<u8> = bound.iter().flat_map(|b| rounded_up(*b).to_le_bytes()).collect();
+            JudgedPlan::Real {
+                value: data.add(&if exact { narrow() } else { wide(&value) })?,
+                exact,
+                bound: data.add(&bound)?,
+                nmse: limit.nmse,
+                unavoidable: limit.unavoidable,
+            }
+        }
         Judged::Ranking { values, rows } => {
             let rows: Vec<f64> =
                 rows.iter().flat_map(|(i, value, bound)| [f64::from(*i), *value, *bound]).collect();
-            JudgedPlan::Ranking { values, rows: floats(&rows)? }
+            JudgedPlan::Ranking { values, rows: data.add(&wide(&rows))? }
         }
         Judged::Words(words) => JudgedPlan::Words { words: data.add(&le_bytes(&words))? },
         Judged::Choice { words, at, allowed } => {
@@ -276,6 +322,12 @@ fn pooled(outcome: ExportedOutcome, data: &mut Data) -> Result<OutcomePlan> {
         }
     };
     Ok(OutcomePlan { tensor: outcome.tensor, judged })
+}
+
+/// The f32 nearest to a bound that is not below it.
+fn rounded_up(bound: f64) -> f32 {
+    let near = bound as f32;
+    if f64::from(near) < bound { near.next_up() } else { near }
 }
 
 pub(crate) fn le_bytes(words: &[u32]) -> Vec<u8> {

@@ -186,8 +186,7 @@ fn tensors(
 ) -> Result<Vec<ModelTensor>> {
     let mut all = Vec::new();
     for tensor in &recording.tensors {
-        let (name, content, bytes) =
-            (&tensor.name, &tensor.content, tensor.content.device_bytes());
+        let (name, content, bytes) = (&tensor.name, &tensor.content, tensor.content.device_bytes());
         let range = match content {
             TensorInit::Weights(rows, packing) => {
                 // Dense rows have one layout.

@@ -65,11 +65,7 @@ pub fn kinds() -> Vec<Kind> {
             what: "subgroups of 4 to 64, 32 KiB of workgroup memory",
             caps: Capabilities { subgroup: Some((4, 64)), ..large.clone() },
         },
-        Kind {
-            name: "large",
-            what: "no subgroups, 32 KiB of workgroup memory",
-            caps: large,
-        },
+        Kind { name: "large", what: "no subgroups, 32 KiB of workgroup memory", caps: large },
         Kind {
             name: "minimal",
             what: "what every WebGPU device has: no subgroups, 16 KiB of workgroup memory",

@@ -40,6 +40,8 @@ pub struct Request<'a> {
     pub random: usize,
     /// Seed of random shapes and of all inputs.
     pub seed: u64,
+    /// Most bytes of a case; larger ones are left out and listed as unavailable.
+    pub case_bytes: Option<u64>,
     /// Benchmarks of the targets whose tensors have at most this many bytes together; none for no
     /// benchmarks.
     pub bench_bytes: Option<u64>,
@@ -155,8 +157,7 @@ pub fn export(
         wgsl: made.wgsl,
         naga: made.naga,
     };
-    let plan =
-        Plan { plan_version: PLAN_VERSION, environment, seed: request.seed, texts, kinds };
+    let plan = Plan { plan_version: PLAN_VERSION, environment, seed: request.seed, texts, kinds };
     let json = serde_json::to_string(&plan).expect("a plan has no keys but texts");
     let page = page::write(folder, &json, data, request.single)?;
     Ok(Exported { page, data_bytes, texts: count, kinds: summary })

@@ -160,9 +160,8 @@ impl Data {
         let file = &mut self.file;
         fill(&mut |offset, bytes| {
             if failed.is_ok() {
-                failed = file
-                    .seek(SeekFrom::Start(begin + offset))
-                    .and_then(|_| file.write_all(bytes));
+                failed =
+                    file.seek(SeekFrom::Start(begin + offset)).and_then(|_| file.write_all(bytes));
             }
         });
         failed.map_err(self.failed())?;

@@ -38,6 +38,10 @@ pub(crate) struct Opts {
     /// Seed of the shapes and inputs, and of a model's draws
     #[arg(long, default_value_t = 42)]
     seed: u32,
+    /// Leave cases out whose inputs and expected values have more bytes; with --single 512KiB
+    /// unless given, and every variant keeps smaller ones
+    #[arg(long, value_name = "BYTES", value_parser = args::size)]
+    case_bytes: Option<u64>,
     /// Also the kernels' benchmarks that move at most so many bytes, such as 16MiB: their inputs
     /// and expected outputs are part of the export
     #[arg(long, value_name = "BYTES", value_parser = args::size)]
@@ -64,6 +68,9 @@ pub(crate) struct Opts {
     sampling: SamplingOpts,
 }
 
+/// Most bytes of a case in a single page.
+const SINGLE_CASE: u64 = 512 << 10;
+
 /// The target that stands for every kernel.
 const ALL: &str = "all";
 
@@ -87,6 +94,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         shape: opts.shape.as_deref(),
         random: opts.cases,
         seed: u64::from(opts.seed),
+        case_bytes: opts.case_bytes.or(opts.single.then_some(SINGLE_CASE)),
         bench_bytes: opts.bench,
         models: &models,
         kinds: &asked(&opts.kinds)?,
@@ -155,10 +163,8 @@ fn asked(names: &[String]) -> Result<Vec<Kind>> {
 }
 
 fn print(exported: &Exported, single: bool) {
-    let mut t = table::table(
-        &["kind of device", "cases", "n/a", "benches", "models"],
-        &[1, 2, 3, 4],
-    );
+    let mut t =
+        table::table(&["kind of device", "cases", "n/a", "benches", "models"], &[1, 2, 3, 4]);
     for kind in &exported.kinds {
         let counts = [kind.cases, kind.unavailable, kind.benches, kind.models];
         let counts = counts.iter().map(ToString::to_string);

@@ -80,12 +80,7 @@ impl Language {
 
     /// Writes an entry point of a module whose overrides are applied; SPIR-V as eight hexadecimal
     /// words per line.
-    pub fn write(
-        self,
-        module: &Module,
-        info: &ModuleInfo,
-        entry: &str,
-    ) -> Result<String, String> {
+    pub fn write(self, module: &Module, info: &ModuleInfo, entry: &str) -> Result<String, String> {
         let point = Some((naga::ShaderStage::Compute, entry.to_owned()));
         let text = match self {
             Language::Spirv => {
@@ -207,7 +202,8 @@ mod tests {
     fn browsers_get_directives_for_what_is_used() {
         let head = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;\n\
                     @compute @workgroup_size(64) fn main(";
-        let text = |arguments: &str, body: &str| written(&format!("{head}{arguments}) {{ {body} }}"));
+        let text =
+            |arguments: &str, body: &str| written(&format!("{head}{arguments}) {{ {body} }}"));
         let lane = "@builtin(local_invocation_index) i: u32";
         // A name is no use.
         let plain = text(lane, "let subgroupRows = i; x[subgroupRows] = 1u;");
