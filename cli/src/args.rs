@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use lathe_harness::plan::shapes::{MOST, range};
-use lathe_kernels::{FloatFormat, KvFormat};
+use lathe_kernels::{Feature, FloatFormat, KvFormat};
 
 /// Parses a whole number within bounds; for clap.
 pub(crate) fn within<const LEAST: usize, const MOST: usize>(text: &str) -> Result<usize, String> {
@@ -15,6 +15,15 @@ pub(crate) fn within<const LEAST: usize, const MOST: usize>(text: &str) -> Resul
 /// A count for the command line: from 0 to 2^24, which is more than any context holds.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     within::<0, { 1 << 24 }>(text)
+}
+
+/// A feature of `--without`.
+pub(crate) fn feature() -> impl TypedValueParser<Value = Feature> {
+    let names = Feature::ALL.map(Feature::name);
+    PossibleValuesParser::new(names).map(|name| {
+        let named = Feature::ALL.into_iter().find(|feature| feature.name() == name);
+        named.expect("clap takes no other name")
+    })
 }
 
 /// Tokens of the largest chunk of a prompt: 0, or a power of two that tensors have room for.

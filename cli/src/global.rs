@@ -4,6 +4,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lathe_harness::error::Result;
 use lathe_harness::gpu::{Checks, Gpu};
+use lathe_kernels::{Feature, Mask};
 use serde::Serialize;
 
 use crate::out::Stream;
@@ -27,6 +28,13 @@ pub(crate) struct Global {
     /// access out of bounds is then read, written, or ends the driver
     #[arg(long, global = true, conflicts_with = "runtime_checks", help_heading = "Device")]
     pub(crate) unchecked_files: bool,
+    /// Hide features of the adapter, so that it stands for a poorer one
+    #[arg(long, global = true, value_name = "FEATURE", value_delimiter = ',', value_parser = args::feature(), help_heading = "Device")]
+    pub(crate) without: Vec<Feature>,
+    /// Hide what wgpu does not count among WebGPU's features (subgroups too), and take WebGPU's
+    /// default limits
+    #[arg(long, global = true, help_heading = "Device")]
+    pub(crate) strict_webgpu: bool,
     /// Refuse models that need more device memory than this, such as 512MiB or 7.5GB, before they
     /// are loaded; what the device has free is a limit always
     #[arg(long, global = true, value_name = "BYTES", value_parser = args::size, help_heading = "Device")]
@@ -40,9 +48,20 @@ impl Global {
             (_, true) => Checks::Nowhere,
             _ => Checks::Files,
         };
-        let mut gpu = Gpu::open(self.adapter.as_deref(), checks)?;
+        let mut gpu = Gpu::masked(self.adapter.as_deref(), checks, &self.mask())?;
         gpu.memory_limit = self.memory_limit;
         Ok(gpu)
+    }
+
+    /// What is hidden of the adapter.
+    fn mask(&self) -> Mask {
+        Mask { without: self.without.clone(), strict_webgpu: self.strict_webgpu }
+    }
+
+    /// Arguments that hide the same of another process' adapter.
+    pub(crate) fn mask_args(&self) -> Vec<String> {
+        let without = self.without.iter().map(|feature| format!("--without={}", feature.name()));
+        without.chain(self.strict_webgpu.then(|| "--strict-webgpu".into())).collect()
     }
 
     /// A bar on stderr while work of `total` goes on; nothing where stderr is no terminal.

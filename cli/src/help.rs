@@ -12,6 +12,7 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     ("validate gemv", "every variant of a kernel"),
     ("validate mine.wgsl --set WG=64", "a file of yours, a value for an override"),
     ("validate mine.wgsl --limits all", "which adapters it fits, without any of them"),
+    ("validate mine.wgsl --browser --spirv-val", "what Chrome's and Vulkan's compilers say"),
     ("show gemv/vec2", "the linked text"),
     ("show glu/vec4 --as msl", "what Metal would compile"),
     ("map mine.wgsl gemv", "a skeleton beside it, mine.toml"),

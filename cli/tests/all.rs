@@ -26,5 +26,6 @@ mod sanitize;
 mod scripts;
 mod smollm2;
 mod tokenizers;
+mod validate;
 mod verify;
 mod web;

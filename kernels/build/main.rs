@@ -4,7 +4,8 @@
 //! the declaration there; other files below `ops/` and `wgsl/` are modules (see `wgsl.rs` and
 //! `src/link.rs`). Imported text comes after the variant, so that line numbers of the variant stay
 //! those its author sees. An import that fails, a requirement that is not met, a name with two
-//! meanings, and a parse or validation error fail the build with file and line.
+//! meanings, a parse or validation error, and a barrier in control flow that is not uniform fail the
+//! build with file and line.
 
 mod wgsl;
 
@@ -14,9 +15,9 @@ use std::path::PathBuf;
 use wgsl::Tree;
 
 fn main() {
-    for path in
-        ["ops", "wgsl", "build", "src/link.rs", "src/tokens.rs", "src/codes.rs", "src/shared.rs"]
-    {
+    let sources =
+        ["src/link.rs", "src/tokens.rs", "src/codes.rs", "src/shared.rs", "src/uniformity"];
+    for path in ["ops", "wgsl", "build"].into_iter().chain(sources) {
         println!("cargo::rerun-if-changed={path}");
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

@@ -14,6 +14,9 @@ mod link;
 #[path = "../src/tokens.rs"]
 #[allow(dead_code, reason = "a test of texts uses the rest")]
 mod tokens;
+#[path = "../src/uniformity/mod.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the library uses the rest")]
+mod uniformity;
 
 pub(crate) use link::{Linked, Module};
 use tokens::{Declaration, Token};
@@ -385,8 +388,24 @@ pub(crate) fn validate(shown: &str, linked: &Linked) -> Result<(), String> {
         .map_err(|e| fault(e.location(text), e.emit_to_string_with_path(text, shown)))?;
     Validator::new(ValidationFlags::all(), Capabilities::all())
         .validate(&module)
-        .map(|_| ())
-        .map_err(|e| fault(e.location(text), e.emit_to_string_with_path(text, shown)))
+        .map_err(|e| fault(e.location(text), e.emit_to_string_with_path(text, shown)))?;
+    // No browser reads cooperative matrices.
+    let is_matrix = |ty: &naga::Type| matches!(ty.inner, naga::TypeInner::CooperativeMatrix { .. });
+    if module.types.iter().any(|(_, ty)| is_matrix(ty)) {
+        return Ok(());
+    }
+    match uniformity::violations(&module).first() {
+        None => Ok(()),
+        Some(violation) => {
+            let at = |span: naga::Span| span.is_defined().then(|| span.location(text));
+            let chain = violation.because.iter().map(|(span, why)| {
+                let line = at(*span).map(|at| place(shown, Some(at.line_number as usize), linked));
+                format!("\n  {}{why}", line.map(|line| line + ": ").unwrap_or_default())
+            });
+            let why = format!("{}{}", violation.what, chain.collect::<String>());
+            Err(fault(at(violation.at), why))
+        }
+    }
 }
 
 /// `file:line` of an error, in the module's own numbering when it lies in one.

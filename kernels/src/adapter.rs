@@ -23,6 +23,32 @@ pub struct Capabilities {
     pub grid_dimension: u32,
     /// Cooperative matrices that a subgroup multiplies.
     pub cooperative_matrices: Vec<CooperativeMatrix>,
+    /// Features that the adapter has and that are hidden here.
+    pub mask: Mask,
+}
+
+/// Optional feature of an adapter that can be hidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Feature {
+    /// Subgroup operations.
+    Subgroups,
+    /// 16-bit floats.
+    F16,
+    /// Timestamps of the GPU.
+    Timestamps,
+    /// Buffers that are coherent among workgroups, for persistent kernels.
+    Coherent,
+    /// Cooperative matrices.
+    Matrices,
+}
+
+/// Hidden features and limits, with which any machine stands for a poorer one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mask {
+    /// Features that are hidden by name.
+    pub without: Vec<Feature>,
+    /// Only the features that wgpu counts as WebGPU's, and WebGPU's default limits.
+    pub strict_webgpu: bool,
 }
 
 /// Sizes and types of cooperative matrices, C (m, n) += A (m, k) times B (k, n), that an adapter
@@ -80,6 +106,7 @@ impl Capabilities {
             bind_groups: 4,
             grid_dimension: 65535,
             cooperative_matrices: Vec::new(),
+            mask: Mask::default(),
         }
     }
 
@@ -89,5 +116,85 @@ impl Capabilities {
             Some((min, max)) if min == max => min,
             _ => 0,
         }
+    }
+}
+
+impl Feature {
+    /// All of them.
+    pub const ALL: [Feature; 5] = [
+        Feature::Subgroups,
+        Feature::F16,
+        Feature::Timestamps,
+        Feature::Coherent,
+        Feature::Matrices,
+    ];
+
+    /// Name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Feature::Subgroups => "subgroups",
+            Feature::F16 => "f16",
+            Feature::Timestamps => "timestamps",
+            Feature::Coherent => "coherent",
+            Feature::Matrices => "matrices",
+        }
+    }
+
+    /// wgpu 30 counts it among WebGPU's features. Subgroups it does not, though WebGPU has them.
+    const fn is_webgpu(self) -> bool {
+        matches!(self, Feature::F16 | Feature::Timestamps)
+    }
+}
+
+impl Mask {
+    /// True if nothing is hidden.
+    pub fn is_empty(&self) -> bool {
+        self.without.is_empty() && !self.strict_webgpu
+    }
+
+    /// True if the feature is hidden.
+    pub fn hides(&self, feature: Feature) -> bool {
+        self.without.contains(&feature) || (self.strict_webgpu && !feature.is_webgpu())
+    }
+
+    /// Words that follow the reason why something lacks a feature; empty where that is the
+    /// adapter's own lack.
+    pub fn of(&self, feature: Feature) -> String {
+        match (self.without.contains(&feature), self.hides(feature)) {
+            (true, _) => format!(", masked by --without {}", feature.name()),
+            (_, true) => self.of_limit().to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// Words that follow the reason why something is beyond a limit.
+    pub fn of_limit(&self) -> &'static str {
+        if self.strict_webgpu { ", masked by --strict-webgpu" } else { "" }
+    }
+}
+
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let strict = self.strict_webgpu.then(|| "strict WebGPU".to_owned());
+        let names: Vec<_> = self.without.iter().map(|feature| feature.name()).collect();
+        let without = (!names.is_empty()).then(|| format!("without {}", names.join(", ")));
+        let parts: Vec<_> = strict.into_iter().chain(without).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_says_what_hides_a_feature() {
+        let mask = Mask { without: vec![Feature::F16], strict_webgpu: true };
+        assert_eq!(mask.of(Feature::F16), ", masked by --without f16");
+        assert_eq!(mask.of(Feature::Matrices), ", masked by --strict-webgpu");
+        assert_eq!(mask.of(Feature::Timestamps), "");
+        assert!(!mask.hides(Feature::Timestamps) && !mask.is_empty());
+        assert_eq!(mask.to_string(), "strict WebGPU, without f16");
+        assert!(Mask::default().is_empty() && !Mask::default().hides(Feature::Coherent));
     }
 }

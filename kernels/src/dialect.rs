@@ -188,3 +188,61 @@ fn out_of_range(literal: &str) -> Option<&'static str> {
     };
     number.parse::<f64>().ok().filter(|value| value.abs() > largest).map(|_| of)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines and the beginnings of what is found.
+    fn found(text: &str) -> Vec<(usize, String)> {
+        let short = |lint: Lint| {
+            (lint.line, lint.what.split(['`', ' ']).find(|w| !w.is_empty()).unwrap_or("").to_owned())
+        };
+        lints(text).into_iter().map(short).collect()
+    }
+
+    #[test]
+    fn directives_that_naga_refuses_are_blanked_where_they_are() {
+        let pairs = [
+            ("enable subgroups;\nfn a() {}", "                 \nfn a() {}"),
+            ("enable f16, subgroups;", "enable f16           ;"),
+            ("enable subgroups, f16;", "enable            f16;"),
+            ("requires subgroup_id , subgroup_uniformity;", "                     "),
+            ("// enable subgroups;\nenable f16;", "// enable subgroups;\nenable f16;"),
+            ("enable subgroups", ""),
+            ("enable;", "enable;"),
+        ];
+        for (text, expected) in pairs {
+            let own = for_naga(text);
+            assert_eq!(own.len(), text.len(), "{text}");
+            assert_eq!(own.trim_end(), expected.trim_end(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_diagnostic_is_found_as_written() {
+        assert!(allows_subgroup_divergence("diagnostic ( off , subgroup_uniformity ) ;"));
+        assert!(!allows_subgroup_divergence("// diagnostic(off, subgroup_uniformity);"));
+        assert!(!allows_subgroup_divergence("diagnostic(error, subgroup_uniformity);"));
+    }
+
+    #[test]
+    fn numbers_beyond_the_largest_are_found_and_others_are_not() {
+        assert_eq!(found("const a = 3.4028234663852886e38f;\nconst b = 0x1.fffffep+127f;"), []);
+        assert_eq!(found("const a = 340282350000000000000000000000000000000f;").len(), 1);
+        assert_eq!(found("const a = 1e-50; const b = 4000000000u; const c = 65504h;"), []);
+        assert_eq!(found("\nconst a = 1e+39; const b = 65520h;").len(), 2);
+    }
+
+    #[test]
+    fn own_names_are_no_constructs() {
+        let text = "fn subgroupAdder(n: u32) -> u32 { return n; }\n\
+                    fn subgroupBarrier() {}\nfn a() { subgroupBarrier(); }\n\
+                    fn b() { let p: ptr<function, u32> = &x; }";
+        assert_eq!(found(text), []);
+        let mended = "enable subgroups;\nrequires subgroup_id;\n\
+                      fn a(@builtin(subgroup_id) i: u32) { _ = subgroupAdd(i); }";
+        assert_eq!(found(mended), []);
+        assert_eq!(found(&mended.replace("enable subgroups;", "")).len(), 1);
+    }
+}

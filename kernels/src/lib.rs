@@ -39,7 +39,7 @@ mod declare {
 // A module for every folder below `ops/` with a declaration, and `for_each_operation!`.
 include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 
-pub use adapter::{Capabilities, CooperativeMatrix, MatrixScalar};
+pub use adapter::{Capabilities, CooperativeMatrix, Feature, Mask, MatrixScalar};
 pub use codes::*;
 pub use descriptor::{
     Binding, Constants, Cost, Declaration, Draw, Elem, FusedProducer, Grid, Kernel, KernelBinding,

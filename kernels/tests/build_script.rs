@@ -180,6 +180,22 @@ fn errors_name_file_and_line_and_what_is_wrong() {
 }
 
 #[test]
+fn a_barrier_that_some_invocations_do_not_reach_fails_with_file_line_and_reason() {
+    let module = ("sync.wgsl", "fn sync(i: u32) {\n    if (i < 2u) { workgroupBarrier(); }\n}\n");
+    let naive = "// import: sync
+@compute @workgroup_size(4) fn main(@builtin(local_invocation_index) lane: u32) {
+    sync(lane);
+}
+";
+    let error = Folder::new("barrier", &[module, (NAIVE, naive)]).text().unwrap_err();
+    let begin = "kernels/wgsl/sync.wgsl:2 (linked into kernels/ops/demo/naive.wgsl)\n\
+                 `workgroupBarrier` must be called from uniform control flow";
+    assert!(error.starts_with(begin), "{error}");
+    assert!(error.contains("naive.wgsl:3: parameter `i` of `sync` may differ"), "{error}");
+    assert!(error.ends_with("`lane` is local_invocation_index, which differs in a workgroup"));
+}
+
+#[test]
 fn a_requirement_is_met_by_a_definition_with_its_signature() {
     let lines = "// import: twice\noverride N: u32 = 3u;\n\
                  fn scale(factor: f32) -> f32 { return 2.0 * factor; }\n";

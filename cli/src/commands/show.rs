@@ -11,7 +11,7 @@ use lathe_harness::plan::persistent::Persistent;
 use lathe_harness::plan::recording::PersistentKernel;
 use lathe_harness::plan::target::Target;
 use lathe_harness::plan::{Subject, shapes};
-use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, persistent};
+use lathe_kernels::{Capabilities, Constants, Kernel, KernelVariant, Problem, persistent};
 
 use crate::global::Global;
 use crate::{args, out};
@@ -36,7 +36,7 @@ pub(crate) struct Opts {
     #[arg(long)]
     shape: Option<String>,
     /// Language; all but WGSL have the overrides of a shape applied, by default of the first
-    /// benchmark shape
+    /// benchmark shape that the variant takes
     #[arg(long = "as", value_name = "LANGUAGE", default_value = "wgsl", value_parser = language())]
     language: Language,
 }
@@ -152,8 +152,16 @@ fn stages(
     variant: &'static KernelVariant,
     opts: &Opts,
 ) -> Result<Vec<(Option<&'static str>, String)>> {
-    let shape = shapes::one(kernel, opts.shape.as_deref())?.shape;
     let caps = backend_text::generous();
+    let shape = match &opts.shape {
+        Some(text) => shapes::one(kernel, Some(text))?.shape,
+        // Not every variant takes the first of all.
+        None => {
+            let takes = |problem: &Problem| variant.unsupported(&problem.shape, &caps).is_none();
+            let taken = kernel.bench().into_iter().chain(kernel.cases()).find(takes);
+            taken.unwrap_or_else(|| kernel.default_problem()).shape
+        }
+    };
     if let Some(reason) = variant.unsupported(&shape, &caps) {
         return Err(Error::Usage(format!("{}/{}: {reason}", kernel.name, variant.name)));
     }

@@ -146,6 +146,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
             let mut command = Command::new(&program);
             command.args(global.runtime_checks.then_some("--runtime-checks"));
             command.args(global.unchecked_files.then_some("--unchecked-files"));
+            command.args(global.mask_args());
             command.args(["--adapter", &gpu.adapter.index.to_string(), "tune-candidates"]);
             command.args([kernel.name, &kernel.show(&problem)]);
             command

@@ -37,13 +37,15 @@ pub(crate) struct Opts {
     limits: Vec<String>,
     /// Ask Chrome's compiler, by Node and the npm package webgpu (LATHE_WEBGPU names its folder,
     /// else it is looked for in node_modules)
-    #[arg(long, help_heading = "Compilers")]
+    #[arg(long, help_heading = "Compilers", conflicts_with = "limits")]
     browser: bool,
     /// Ask DXC, Direct3D's compiler, about the HLSL
-    #[arg(long, value_name = "LIBRARY", help_heading = "Compilers")]
+    #[arg(
+        long, value_name = "LIBRARY", help_heading = "Compilers", conflicts_with = "limits"
+    )]
     dxc: Option<PathBuf>,
     /// Ask spirv-val about the SPIR-V
-    #[arg(long, help_heading = "Compilers")]
+    #[arg(long, help_heading = "Compilers", conflicts_with = "limits")]
     spirv_val: bool,
 }
 

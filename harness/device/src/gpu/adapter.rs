@@ -1,6 +1,6 @@
 //! Finding adapters and choosing one.
 
-use lathe_kernels::{CooperativeMatrix, MatrixScalar};
+use lathe_kernels::{CooperativeMatrix, Feature, Mask, MatrixScalar};
 use lathe_record::AdapterSummary;
 
 use crate::error::{Error, Result};
@@ -34,6 +34,23 @@ pub(super) fn cooperative_matrices(
     all.sort_unstable();
     all.dedup();
     all
+}
+
+/// wgpu's features that a mask hides.
+pub(super) fn hidden(mask: &Mask) -> wgpu::Features {
+    let features = |feature| match feature {
+        Feature::Subgroups => wgpu::Features::SUBGROUP | wgpu::Features::SUBGROUP_BARRIER,
+        Feature::F16 => wgpu::Features::SHADER_F16,
+        Feature::Timestamps => {
+            wgpu::Features::TIMESTAMP_QUERY
+                | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
+                | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
+        }
+        Feature::Coherent => wgpu::Features::MEMORY_DECORATION_COHERENT,
+        Feature::Matrices => wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX,
+    };
+    let hidden = Feature::ALL.into_iter().filter(|feature| mask.hides(*feature));
+    hidden.fold(wgpu::Features::empty(), |all, feature| all | features(feature))
 }
 
 /// Summary of an adapter's own features and limits.
@@ -80,7 +97,8 @@ pub(super) fn offered(
     }
 }
 
-pub(super) fn instance() -> wgpu::Instance {
+/// An instance; with `strict` its adapters offer WebGPU's features alone.
+pub(super) fn instance(strict: bool) -> wgpu::Instance {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = wgpu::Backends::PRIMARY;
     // Validation layers only where asked for: they change timings and are not everywhere.
@@ -89,6 +107,7 @@ pub(super) fn instance() -> wgpu::Instance {
     } else {
         wgpu::InstanceFlags::empty()
     };
+    descriptor.flags.set(wgpu::InstanceFlags::STRICT_WEBGPU_COMPLIANCE, strict);
     wgpu::Instance::new(descriptor)
 }
 
@@ -98,7 +117,7 @@ pub(super) fn enumerate(instance: &wgpu::Instance) -> Vec<wgpu::Adapter> {
 
 /// All adapters of this machine.
 pub fn adapters() -> Vec<AdapterSummary> {
-    let all = enumerate(&instance());
+    let all = enumerate(&instance(false));
     all.iter().enumerate().map(|(i, a)| summary(i, a)).collect()
 }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lathe_kernels::{Capabilities, CooperativeMatrix, Grid};
+use lathe_kernels::{Capabilities, CooperativeMatrix, Grid, Mask};
 use lathe_record::AdapterSummary;
 use wgpu::BufferUsages;
 
@@ -124,10 +124,25 @@ impl Gpu {
     /// Opens the adapter of a name or index (default: the first real GPU, else software) with all
     /// of its limits and features that kernels use.
     pub fn open(wanted: Option<&str>, checks: Checks) -> Result<Self> {
+        Self::masked(wanted, checks, &Mask::default())
+    }
+
+    /// Opens an adapter as [`Gpu::open`] does, without the features that are masked, so that it
+    /// stands for a poorer one. The driver's name in records then names the mask.
+    pub fn masked(wanted: Option<&str>, checks: Checks, mask: &Mask) -> Result<Self> {
         let from_env = std::env::var("LATHE_ADAPTER").ok().filter(|v| !v.is_empty());
         let wanted = wanted.or(from_env.as_deref());
-        let instance = adapter::instance();
-        let (summary, adapter) = adapter::choose(adapter::enumerate(&instance), wanted)?;
+        let instance = adapter::instance(mask.strict_webgpu);
+        let (mut summary, adapter) = adapter::choose(adapter::enumerate(&instance), wanted)?;
+        let features = adapter.features() - adapter::hidden(mask);
+        let mut limits = adapter.limits();
+        if mask.strict_webgpu {
+            limits = wgpu::Limits::default();
+        }
+        if !mask.is_empty() {
+            summary = adapter::offered(summary.index, &adapter, features, &limits);
+            summary.driver += &format!(", {mask}");
+        }
         let useful = wgpu::Features::SUBGROUP
             | wgpu::Features::SHADER_F16
             | wgpu::Features::TIMESTAMP_QUERY
@@ -136,7 +151,7 @@ impl Gpu {
             | wgpu::Features::MEMORY_DECORATION_COHERENT
             | wgpu::Features::SUBGROUP_BARRIER
             | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
-        let required_features = adapter.features() & useful;
+        let required_features = features & useful;
         let matrices = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
         let experimental_features = match required_features.contains(matrices) {
             // SAFETY: cooperative matrices are asked for only in this project's own sources, which
@@ -149,7 +164,7 @@ impl Gpu {
             label: Some("lathe"),
             required_features,
             experimental_features,
-            required_limits: adapter.limits(),
+            required_limits: limits,
             memory_hints: wgpu::MemoryHints::Performance,
             ..Default::default()
         };
@@ -171,7 +186,9 @@ impl Gpu {
             faults.lost = Some(format!("lost ({reason:?}): {message}"));
         });
         let matrices = adapter::cooperative_matrices(&adapter, required_features);
-        Ok(Self { faults, ..Self::over(device, queue, summary, matrices, checks) })
+        let mut gpu = Self::over(device, queue, summary, matrices, checks);
+        gpu.caps.mask = mask.clone();
+        Ok(Self { faults, ..gpu })
     }
 
     /// Uses a device that the application has made. Kernels may rely on the features and limits it
@@ -236,6 +253,7 @@ impl Gpu {
             bind_groups: device.limits().max_bind_groups,
             grid_dimension: device.limits().max_compute_workgroups_per_dimension,
             cooperative_matrices,
+            mask: Mask::default(),
         };
         let timestamp_period = f64::from(queue.get_timestamp_period());
         let timeout = Duration::from_secs(if adapter.software { 600 } else { 60 });

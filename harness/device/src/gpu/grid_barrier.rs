@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use lathe_kernels::{Grid, Reflection, persistent};
+use lathe_kernels::{Feature, Grid, Reflection, persistent};
 
 use super::device::{Gpu, create};
 use super::pipeline::Pipelines;
@@ -51,7 +51,8 @@ impl Gpu {
             return Ok(Err("a software adapter runs few workgroups at a time".into()));
         }
         if !self.device.features().contains(coherent) {
-            return Ok(Err("the device has no coherent buffers".into()));
+            let masked = self.caps.mask.of(Feature::Coherent);
+            return Ok(Err(format!("the device has no coherent buffers{masked}")));
         }
         if self.caps.subgroup.is_none() || self.caps.invocations < INVOCATIONS {
             return Ok(Err(format!(

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lathe_kernels::{Capabilities, Reflection};
+use lathe_kernels::{Capabilities, Mask, Reflection};
 use naga::back::{hlsl, msl, spv, wgsl};
 use naga::valid::{Capabilities as Caps, ModuleInfo, ValidationFlags, Validator};
 use naga::{Binding, BuiltIn, Expression, MathFunction, Module, TypeInner};
@@ -47,6 +47,7 @@ pub fn generous() -> Capabilities {
         bind_groups: 4,
         grid_dimension: 65535,
         cooperative_matrices: Vec::new(),
+        mask: Mask::default(),
     }
 }
 

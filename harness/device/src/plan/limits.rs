@@ -3,7 +3,7 @@
 //! Each number has a public source; a device without one is left out. Limits without a source are
 //! those of the first profile, which every WebGPU adapter offers.
 
-use lathe_kernels::{Capabilities, Reflection};
+use lathe_kernels::{Capabilities, Feature, Reflection};
 
 /// Features and limits of a device, with their sources.
 #[derive(Clone, Debug)]
@@ -104,7 +104,8 @@ pub fn lacking(
     let buffers = || used.iter().map(|&i| &reflection.buffers[i]);
     let mut lacking = features_lacking(reflection, caps);
     let more = |needed: u32, has: u32, what: &str| {
-        (needed > has).then(|| format!("needs {needed} {what}, the adapter has {has}"))
+        let masked = caps.mask.of_limit();
+        (needed > has).then(|| format!("needs {needed} {what}, the adapter has {has}{masked}"))
     };
     lacking.extend(more(memory, caps.workgroup_memory, "bytes of workgroup memory"));
     lacking.extend(more(invocations, caps.invocations, "invocations a workgroup"));
@@ -122,10 +123,11 @@ pub fn lacking(
 pub(crate) fn features_lacking(reflection: &Reflection, caps: &Capabilities) -> Vec<String> {
     let mut lacking = Vec::new();
     if reflection.needs_subgroup && caps.subgroup.is_none() {
-        lacking.push("needs subgroup operations".to_owned());
+        lacking.push(format!("needs subgroup operations{}", caps.mask.of(Feature::Subgroups)));
     }
     if reflection.needs_f16 && !caps.f16 {
-        lacking.push("needs 16-bit floats (shader-f16)".to_owned());
+        let masked = caps.mask.of(Feature::F16);
+        lacking.push(format!("needs 16-bit floats (shader-f16){masked}"));
     }
     for wanted in &reflection.needs_cooperative_matrix {
         let offered = &caps.cooperative_matrices;
@@ -135,7 +137,10 @@ pub(crate) fn features_lacking(reflection: &Reflection, caps: &Capabilities) -> 
                 [] => "none".to_owned(),
                 some => some.join(", "),
             };
-            lacking.push(format!("needs cooperative matrices {wanted}, the adapter has {offered}"));
+            let masked = caps.mask.of(Feature::Matrices);
+            lacking.push(format!(
+                "needs cooperative matrices {wanted}, the adapter has {offered}{masked}"
+            ));
         }
     }
     lacking

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use lathe_kernels::Feature;
+
 use super::GpuExecutor;
 use crate::error::Result;
 use crate::gpu::Timestamps;
@@ -31,7 +33,9 @@ impl GpuExecutor {
         self.recording.refuse_persistent("a profile by operation")?;
         let timestamps = Timestamps::new(&self.gpu, self.recording.part(part).len())?;
         timestamps.map(OpTimer).ok_or_else(|| {
-            self.gpu.unavailable("a profile by operation", "it has no GPU timestamps")
+            let masked = self.gpu.caps.mask.of(Feature::Timestamps);
+            let reason = format!("it has no GPU timestamps{masked}");
+            self.gpu.unavailable("a profile by operation", reason)
         })
     }
 
