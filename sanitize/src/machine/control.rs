@@ -92,7 +92,7 @@ impl Machine<'_> {
                 group.pc = start as usize - 1;
                 // Others may run where it could wait for them: it may count its polls.
                 let polled = std::mem::take(&mut group.has_polled);
-                let waits = polled || self.program.is_synchronised && rounds % TURN == 0;
+                let waits = polled || self.program.is_synchronised && rounds.is_multiple_of(TURN);
                 return waits.then_some(Stop::Rounds);
             }
             Op::Again { .. } => {}
@@ -216,7 +216,7 @@ impl Machine<'_> {
         let mut lanes = Vec::new();
         group.active.each(|lane| {
             if is(lane) {
-                lanes.push(lane)
+                lanes.push(lane);
             }
         });
         lanes
