@@ -26,7 +26,8 @@ fn program(text: &str, path: &Path) -> Program {
 fn findings(text: &str, path: &Path, seed: u64) -> Vec<Finding> {
     let program = program(text, path);
     let head = text.lines().next().unwrap().trim_start_matches("// ");
-    let (mut options, mut grid) = (Options { seed, rounds: 20_000, ..Options::default() }, [1, 1, 1]);
+    let (mut options, mut grid) =
+        (Options { seed, rounds: 20_000, ..Options::default() }, [1, 1, 1]);
     let mut buffers: Vec<(String, Buffer)> = Vec::new();
     for part in head.split(',') {
         let words: Vec<&str> = part.split_whitespace().collect();

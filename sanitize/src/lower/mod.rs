@@ -127,6 +127,8 @@ struct Lower<'a> {
 
 /// Instructions of a program: an inlined kernel has a few thousand.
 const MOST_CODE: usize = 4_000_000;
+/// Scalars of workgroup memory: more than any adapter has.
+const MOST_CELLS: u32 = 1 << 20;
 /// Columns of a workgroup's registers.
 const MOST_REGISTERS: u32 = 1 << 16;
 
@@ -203,11 +205,11 @@ impl<'a> Lower<'a> {
     /// Registers that are free until the block ends.
     fn take(&mut self, count: u32) -> Result<Reg, Error> {
         let first = self.top;
-        self.top += count;
-        let used = self.top - FRAME;
+        let used = (first - FRAME).saturating_add(count);
         if used > MOST_REGISTERS {
             return Err(Error::Unsupported(format!("more than {MOST_REGISTERS} scalars at once")));
         }
+        self.top += count;
         self.program.registers = self.program.registers.max(used);
         Ok(first)
     }
@@ -269,7 +271,11 @@ impl<'a> Lower<'a> {
             let (memory, at) = match variable.space {
                 AddressSpace::WorkGroup => {
                     let at = self.program.cells;
-                    self.program.cells += self.types.components(&ty)?;
+                    self.program.cells = at.saturating_add(self.types.components(&ty)?);
+                    if self.program.cells > MOST_CELLS {
+                        let what = format!("more than {MOST_CELLS} scalars of workgroup memory");
+                        return Err(Error::Unsupported(what));
+                    }
                     (Memory::Workgroup, at)
                 }
                 AddressSpace::Private => {

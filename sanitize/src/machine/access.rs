@@ -114,7 +114,7 @@ impl Machine<'_> {
             Memory::Columns => u32::MAX,
         };
         let unit = if access.memory == Memory::Workgroup { 4 } else { 1 };
-        let at = u64::from(offset) + u64::from(access.at + leaf.at);
+        let at = u64::from(offset) + u64::from(access.at) + u64::from(leaf.at);
         if offset != OUTSIDE && at * unit + size <= u64::from(end) {
             return Some(at as u32);
         }

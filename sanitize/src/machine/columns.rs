@@ -99,7 +99,7 @@ pub(super) fn un(op: Un, to: &mut [u32], a: &[u32]) {
             0.0
         })),
         Un::SignI => map!(|a| (a as i32).signum() as u32),
-        Un::Saturate => map!(|a| b(f(a).max(0.0).min(1.0))),
+        Un::Saturate => map!(|a| b(min(max(f(a), 0.0), 1.0))),
         Un::CountOnes => map!(u32::count_ones),
         Un::CountLeading => map!(u32::leading_zeros),
         Un::CountTrailing => map!(u32::trailing_zeros),
@@ -217,7 +217,7 @@ pub(super) fn bin(op: Bin, to: &mut [u32], a: &[u32], c: &[u32]) {
         Bin::Pow => float!(|x, y| f64::from(x).powf(f64::from(y)) as f32),
         Bin::Step => float!(|edge, x| if edge <= x { 1.0 } else { 0.0 }),
         Bin::Ldexp => {
-            map!(|x, e| b((f64::from(f(x)) * 2f64.powi((e as i32).clamp(-400, 400))) as f32))
+            map!(|x, e| b((f64::from(f(x)) * 2f64.powi((e as i32).clamp(-400, 400))) as f32));
         }
         Bin::Dot4I8 => map!(|x, y| dot4(x, y, true)),
         Bin::Dot4U8 => map!(|x, y| dot4(x, y, false)),
@@ -239,12 +239,12 @@ pub(super) fn tri(op: Tri, to: &mut [u32], x: &[u32], y: &[u32], z: &[u32]) {
         Tri::Fma => map!(|x, y, z| b(f(x).mul_add(f(y), f(z)))),
         Tri::ClampF => map!(|x, low, high| b(min(max(f(x), f(low)), f(high)))),
         Tri::ClampI => {
-            map!(|x, low, high| (x as i32).max(low as i32).min(high as i32) as u32)
+            map!(|x, low, high| (x as i32).max(low as i32).min(high as i32) as u32);
         }
         Tri::ClampU => map!(|x: u32, low, high| x.max(low).min(high)),
         Tri::Mix => map!(|x, y, t| b(f(x) * (1.0 - f(t)) + f(y) * f(t))),
         Tri::SmoothStep => map!(|low, high, x| {
-            let t = ((f(x) - f(low)) / (f(high) - f(low))).max(0.0).min(1.0);
+            let t = min(max((f(x) - f(low)) / (f(high) - f(low)), 0.0), 1.0);
             b(t * t * (3.0 - 2.0 * t))
         }),
         Tri::ExtractI => map!(|x, offset, count| extract(x, offset, count, true)),

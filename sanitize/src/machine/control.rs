@@ -1,6 +1,6 @@
 //! Control flow, barriers, and checks of arithmetic.
 
-use super::{FRESH, Group, Machine, Mask, Stop, TURN};
+use super::{FRESH, Group, MOST_ROUNDS, Machine, Mask, Stop, TURN};
 use crate::code::{Bin, Op, Reg, Un};
 use crate::finding::Fault;
 
@@ -84,15 +84,19 @@ impl Machine<'_> {
                 let frame = &mut group.frames[top];
                 frame.rounds += 1;
                 let rounds = frame.rounds;
-                if rounds >= self.options.rounds {
-                    let what = format!("the loop has not ended after {rounds} rounds");
+                self.rounds += 1;
+                if rounds >= self.options.rounds || self.rounds >= MOST_ROUNDS {
+                    let what = match self.rounds {
+                        MOST_ROUNDS.. => format!("no end after {MOST_ROUNDS} rounds of loops"),
+                        _ => format!("the loop has not ended after {rounds} rounds"),
+                    };
                     self.find(group, Fault::NoProgress, None, what);
-                    return Some(Stop::Done);
+                    return Some(Stop::GivenUp);
                 }
                 group.pc = start as usize - 1;
                 // Others may run where it could wait for them: it may count its polls.
                 let polled = std::mem::take(&mut group.has_polled);
-                let waits = polled || self.program.is_synchronised && rounds % TURN == 0;
+                let waits = polled || self.program.is_synchronised && rounds.is_multiple_of(TURN);
                 return waits.then_some(Stop::Rounds);
             }
             Op::Again { .. } => {}
@@ -216,7 +220,7 @@ impl Machine<'_> {
         let mut lanes = Vec::new();
         group.active.each(|lane| {
             if is(lane) {
-                lanes.push(lane)
+                lanes.push(lane);
             }
         });
         lanes

@@ -131,6 +131,8 @@ struct Machine<'a> {
     releases: HashMap<(u32, u32), Vec<u32>>,
     /// Counts what other workgroups may be waiting for.
     progress: u64,
+    /// Rounds of all loops so far.
+    rounds: u64,
 }
 
 /// Faults of reads, by memory, location and access.
@@ -143,14 +145,18 @@ enum Stop {
     Barrier,
     /// Ran many rounds of a loop.
     Rounds,
-    /// At the end, or given up.
+    /// At the end.
     Done,
+    /// A loop does not end, and so the dispatch will not.
+    GivenUp,
 }
 
 /// Bytes of the registers of all workgroups that run at the same time.
 const MOST_BYTES: usize = 1 << 29;
 /// Rounds of a loop after which another workgroup runs.
 const TURN: u32 = 256;
+/// Rounds of all loops of a dispatch.
+const MOST_ROUNDS: u64 = 1 << 27;
 /// Turns without progress after which workgroups wait for ever.
 const PATIENCE: usize = 1024;
 
@@ -181,7 +187,8 @@ pub fn run(
         |(of, buffer): (&BufferUse, &&mut Buffer)| of.writable.then(|| Buffer::clone(buffer));
     let before: Vec<_> = program.buffers.iter().zip(buffers.iter()).map(is_written).collect();
     let (findings, overtaken) = run_once(program, grid, buffers, options, None)?;
-    if overtaken.is_empty() {
+    let is_endless = findings.iter().any(|finding| finding.fault == Fault::NoProgress);
+    if overtaken.is_empty() || is_endless {
         return Ok(findings);
     }
     // A write follows a read that nothing orders with it. Again, knowing which reads those are:
@@ -219,6 +226,7 @@ fn run_once(
         rng: Rng(options.seed),
         releases: HashMap::new(),
         progress: 0,
+        rounds: 0,
     };
     machine.dispatch()?;
     Ok((machine.findings.all, machine.overtaken))
@@ -255,6 +263,7 @@ impl Machine<'_> {
                 }
                 Stop::Barrier => self.progress += 1,
                 Stop::Rounds => {}
+                Stop::GivenUp => return Ok(()),
             }
             still = if self.progress == seen { still + 1 } else { 0 };
             seen = self.progress;
@@ -320,7 +329,7 @@ impl Machine<'_> {
         (group.workgroup_time, group.storage_time, group.epoch) = (0, 0, 0);
         group.taints.fill(None);
         group.cell_taints.clear();
-        group.has_taints = false;
+        (group.has_taints, group.has_polled) = (false, false);
         group.steps.fill(0);
         group.order = self.rng.shuffled(self.lanes as u32);
         for clock in [&mut group.clock, &mut group.coherent, &mut group.acquired] {

@@ -99,13 +99,8 @@ pub struct Report {
 pub fn capabilities(width: u32) -> Capabilities {
     use MatrixScalar::{F16, F32};
     let matrices = [8, 16].into_iter().flat_map(|n| {
-        [(F16, F16), (F16, F32), (F32, F32)].map(|(inputs, sums)| CooperativeMatrix {
-            m: n,
-            n,
-            k: n,
-            inputs,
-            sums,
-        })
+        let types = [(F16, F16), (F16, F32), (F32, F32)];
+        types.map(|(inputs, sums)| CooperativeMatrix { m: n, n, k: n, inputs, sums })
     });
     Capabilities {
         subgroup: Some((width, width)),
@@ -158,11 +153,10 @@ pub fn sanitize(
         }
     }
     // In the order of the declarations, whatever the number of sizes.
-    let place = |subject: &Subject| {
-        let same = |s: &&Subject| std::ptr::eq(*s, subject);
-        request.targets.iter().flat_map(|target| &target.subjects).position(|s| same(&s))
-    };
-    cases.sort_by_key(|(subject, ..)| place(subject));
+    cases.sort_by_key(|(subject, ..)| {
+        let mut all = request.targets.iter().flat_map(|target| &target.subjects);
+        all.position(|other| std::ptr::eq(other, *subject))
+    });
     let total = cases.len();
     let run = |(subject, problem, seed, width, i): &(&Subject, Problem, u64, u32, usize)| {
         let result = case(subject, problem, *width, *i == 0, *seed)?;
