@@ -484,7 +484,8 @@ pub struct Tolerance {
     pub apart: bool,
     /// Operands of a product that are rounded to f16, of which the same holds.
     pub f16_operands: u32,
-    /// True if activations pass through f16: those beyond 65504 leave results that are not finite.
+    /// True if activations pass through f16: those beyond 65504 may leave results that
+    /// are not finite.
     pub f16_range: bool,
     /// Derivation of these figures.
     pub reason: &'static str,

@@ -38,7 +38,8 @@ pub struct Expected {
     /// The scale of rounding errors, one per value and in its unit; never negative.
     pub magnitude: Vec<f64>,
     /// Absolute error allowed to a correct kernel whatever its arithmetic, one per value and in its
-    /// unit; empty for none.
+    /// unit; empty for none. An infinity allows nothing more, except a result that is not finite: the
+    /// kernel may overflow on the way.
     pub absolute: Vec<f64>,
     /// Standard deviation of what rounded inputs add to the error, one per value and in its unit;
     /// empty for none. Magnitudes include the bound that follows: see [`digits`](crate::digits).
@@ -91,13 +92,13 @@ impl Expected {
         all
     }
 
-    /// Largest |got − value| allowed to an element.
+    /// Largest |got − value| allowed to an element, also where the kernel may overflow instead.
     ///
     /// # Panics
     /// Beyond the last element.
     pub fn bound(&self, index: usize, tolerance: &Tolerance) -> f64 {
-        let absolute = self.absolute.get(index).copied().unwrap_or(0.0);
-        tolerance.bound(self.value[index], self.magnitude[index]) + absolute
+        let absolute = self.absolute.get(index).copied().filter(|a| a.is_finite());
+        tolerance.bound(self.value[index], self.magnitude[index]) + absolute.unwrap_or(0.0)
     }
 
     /// Limit of the squared errors of all elements together.
@@ -363,11 +364,13 @@ pub fn compare(
             continue;
         }
         let bound = expected.bound(index, tolerance);
+        let may_overflow = expected.absolute.get(index) == Some(&f64::INFINITY);
         if !(value.is_finite() && bound.is_finite() && bound > 0.0) {
             return Err(Mismatch::Oracle { index, expected: value, bound });
         }
         let this = Worst { index, got, expected: value, bound };
-        if tolerance.holds_beyond(value, bound, got) {
+        let overflowed = may_overflow && !got.is_finite();
+        if overflowed || tolerance.holds_beyond(value, bound, got) {
             continue;
         }
         if !got.is_finite() {
@@ -586,6 +589,17 @@ mod tests {
                 assert_eq!(met.is_ok(), i == j, "{expected:?}, {got}");
             }
         }
+    }
+
+    #[test]
+    fn a_kernel_that_may_overflow_is_right_or_not_finite() {
+        let absolute = vec![0.0, f64::INFINITY];
+        let values: Expected = [(1.0, 1.0), (1e6, 1e6)].into_iter().collect();
+        let values = Expected { absolute, ..values };
+        for (got, passes) in [([1.0, 1e6], true), ([1.0, f32::NAN], true), ([1.0, 2e6], false)] {
+            assert_eq!(compare(&values, &got, &TOLERANCE).is_ok(), passes, "{got:?}");
+        }
+        assert!(compare(&values, &[f32::NAN, 1e6], &TOLERANCE).is_err());
     }
 
     #[test]

@@ -226,12 +226,13 @@ impl Oracle for Matmul {
 
 /// Allows for operands that a variant rounds to f16: an error is uniform in ± 2⁻¹¹ of w·x, and those
 /// of different products are independent. A token with an activation that f16 does not hold has
-/// results that are not finite.
+/// results that may not be finite.
 fn through_f16(p: &Matmul, of: Rounding, weights: &WeightRows, x: &[f32], expected: &mut Expected) {
     const F16_LARGEST: f32 = 65_504.0;
     let (first, stride) = (p.y_offset, p.y_offset + p.rows + p.y_after);
     let format = oracle_format(weights.format);
     expected.deviation.resize(expected.value.len(), 0.0);
+    expected.absolute.resize(expected.value.len(), 0.0);
     let unit = of.k * f64::from(f32::EPSILON);
     let variance = f64::from(of.f16_operands) * 2f64.powi(-20) / 12.0;
     let mut row = vec![0.0; weights.k];
@@ -244,8 +245,7 @@ fn through_f16(p: &Matmul, of: Rounding, weights: &WeightRows, x: &[f32], expect
             expected.deviation[at] = deviation;
             expected.magnitude[at] += DEVIATIONS * deviation / unit;
             if of.f16_range && x.iter().any(|x| x.abs() > F16_LARGEST) {
-                expected.value[at] = f64::NAN;
-                expected.spreads = true;
+                expected.absolute[at] = f64::INFINITY;
             }
         }
     }

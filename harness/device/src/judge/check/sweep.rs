@@ -162,8 +162,8 @@ fn side_by_side<R: Sync, T: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-/// A kernel's fixed cases, then `random` drawn ones, each with the seed of its inputs, at least one
-/// per kind of stress inputs; the same for all variants. A problem that a file's mapping does not support is moved to the nearest one that
+/// A kernel's fixed cases, then `random` drawn ones, each with the seed of its inputs; the same for
+/// all variants. A problem that a file's mapping does not support is moved to the nearest one that
 /// it does, or drawn again.
 pub fn cases(
     target: &Target,
@@ -198,15 +198,10 @@ pub fn cases(
         let problem = kernel.draw(&mut |n| rng.below(n));
         missing -= usize::from(add(problem, &mut rng));
     }
-    // Every kernel meets every kind of stress inputs: a few problems take several turns, for which
-    // their pipelines are there already.
-    let turns = problems.len().max(Stress::TURNS.len());
+    // Problems take turns with the kinds of stress inputs.
     let first = rng.below(Stress::TURNS.len() as u32) as usize;
-    let all = problems.iter().cycle().take(if problems.is_empty() { 0 } else { turns });
-    let seeded = all
-        .enumerate()
-        .map(|(i, problem)| (problem.clone(), Stress::turn(rng.next_u64() >> 16, first + i)));
-    seeded.collect()
+    let turns = problems.into_iter().enumerate();
+    turns.map(|(i, problem)| (problem, Stress::turn(rng.next_u64() >> 16, first + i))).collect()
 }
 
 /// Checks a user's file on a shape other than those that are timed: a file that is right for one
