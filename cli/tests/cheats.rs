@@ -132,7 +132,8 @@ fn every_cheat_is_caught_and_honest_kernels_pass() {
     let folder = Folder::new();
     let Faults { cheat, .. } = planted();
     assert!(cheat.len() >= 8);
-    for planted @ Cheat { name, by, case, edits, words, .. } in &cheat {
+    for planted in &cheat {
+        let Cheat { name, by, case, edits, words, .. } = planted;
         let (kernel, variant, _) = parts(case);
         let honest = lathe_kernels::source(kernel, variant).unwrap().text.to_owned();
         let mut cheat = honest.clone();
