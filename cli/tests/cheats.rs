@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lathe_harness::Error;
 use lathe_harness::gpu::Pipelines;
-use lathe_harness::judge::check::{Verdict, check};
+use lathe_harness::judge::check::{Stress, Verdict, check};
 use lathe_harness::measure::ab::{self, AbOptions};
 use lathe_harness::measure::{BenchOptions, Request, Session};
 use lathe_harness::plan::target::Target;
@@ -62,6 +62,9 @@ struct Cheat {
     /// Seed of the inputs that `check` draws.
     #[serde(default = "usual_seed")]
     seed: u64,
+    /// Further seeds of the same kind of stress inputs, of which one has to show the fault.
+    #[serde(default)]
+    more_seeds: u64,
     edits: Vec<(String, String)>,
     words: String,
 }
@@ -86,12 +89,16 @@ fn complaint(session: &mut Session, command: Command, cheat: &Cheat, file: &str)
     };
     match command {
         Command::Check => {
-            let case = check(&gpu, &Pipelines::default(), &subject, &problem, cheat.seed).unwrap();
-            match case.verdict {
-                Verdict::Failed { reason, .. } => Some(reason),
-                Verdict::Passed { .. } => None,
-                other => panic!("{other:?}"),
-            }
+            let pipelines = Pipelines::default();
+            let of_seed = |i: u64| {
+                let seed = cheat.seed + i * Stress::TURNS.len() as u64;
+                match check(&gpu, &pipelines, &subject, &problem, seed).unwrap().verdict {
+                    Verdict::Failed { reason, .. } => Some(reason),
+                    Verdict::Passed { .. } => None,
+                    other => panic!("{other:?}"),
+                }
+            };
+            (0..=cheat.more_seeds).find_map(of_seed)
         }
         Command::Bench => {
             let targets = [Target { kernel, subjects: vec![subject] }];
@@ -125,7 +132,8 @@ fn every_cheat_is_caught_and_honest_kernels_pass() {
     let folder = Folder::new();
     let Faults { cheat, .. } = planted();
     assert!(cheat.len() >= 8);
-    for planted @ Cheat { name, by, case, edits, words, .. } in &cheat {
+    for planted in &cheat {
+        let Cheat { name, by, case, edits, words, .. } = planted;
         let (kernel, variant, _) = parts(case);
         let honest = lathe_kernels::source(kernel, variant).unwrap().text.to_owned();
         let mut cheat = honest.clone();

@@ -104,10 +104,7 @@ pub static OPERATION: Declaration<AttentionAppend> = Declaration {
             &f32s,
             len!(p => 2 * p.head_dim + p.bias_len()),
         )
-        .drawn(&|p| Draw::Queries {
-            of: p.head_dim,
-            row: 2 * p.head_dim + p.bias_len(),
-        }),
+        .drawn(&|p| Draw::Queries { of: p.head_dim, row: 2 * p.head_dim + p.bias_len() }),
         rope(),
         spreads(appended_cache("k_cache").never_reads(&unread)),
         spreads(appended_cache("v_cache").never_reads(&unread)),
