@@ -49,6 +49,11 @@ fn a_weight_that_is_not_finite_ends_a_decode() {
                 assert!(said.contains(name) && said.contains(op), "{more:?}: {said}");
             }
         }
+        if common::gpu().is_some() {
+            let diff = ["diff", &path, "--prompt-tokens", "2,5,7"];
+            let said = common::ended(&common::lathe(&diff), 1);
+            assert!(said.contains(name) && said.contains("inspect --values"), "{said}");
+        }
         let said = common::ended(&common::lathe(&["inspect", "--values", &path]), 1);
         assert!(said.contains(name) && said.contains(&format!("byte {at}")), "{said}");
     }

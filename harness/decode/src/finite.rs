@@ -117,7 +117,7 @@ impl Decoder<'_> {
     }
 
     /// The weight in the file that is not finite: of this layer or of none, else of any.
-    fn weight(&self, layer: Option<usize>) -> Option<String> {
+    pub(super) fn weight(&self, layer: Option<usize>) -> Option<String> {
         let path = &self.graph.path;
         let file = ModelFile::open(path).ok()?;
         let values = lathe_model::finite::values(&file).not_finite;

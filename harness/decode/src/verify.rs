@@ -456,8 +456,13 @@ pub fn diff(
             let divergence = judge::diff::part(executor, part, position)?;
             operations += graph.recording.part(part).len();
             on_part();
-            if divergence.is_some() {
-                return Ok((operations, divergence));
+            if let Some(mut found) = divergence {
+                // No kernel is to blame for a weight that is not finite.
+                let layer = graph.recording.part(part)[found.op_index].label.layer;
+                if let Some(weight) = Decoder::new(graph, executor).weight(layer) {
+                    found.reason = format!("{}; {weight}", found.reason);
+                }
+                return Ok((operations, Some(found)));
             }
         }
     }
