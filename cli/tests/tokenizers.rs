@@ -201,7 +201,7 @@ fn sentencepiece(bytes: &Value) -> Value {
     let library = Library::from_bytes(bytes.to_string()).unwrap();
     let text = |id: u32| library.decode(&[id], true).unwrap().replace(' ', "▁");
     let mut pieces: Vec<String> = ["<pad>", "<eos>", "<bos>", "<unk>"].map(str::to_owned).to_vec();
-    let runs = (2..=31).map(|n| "▁".repeat(n)).chain((2..=8).map(|n| "\n".repeat(n)));
+    let runs = (2..=31).rev().map(|n| "▁".repeat(n)).chain((2..=8).rev().map(|n| "\n".repeat(n)));
     pieces.extend(runs);
     let literals = pieces.len();
     pieces.extend((0..=255u8).map(|byte| format!("<0x{byte:02X}>")));
@@ -209,8 +209,12 @@ fn sentencepiece(bytes: &Value) -> Value {
     let (single, several): (Vec<String>, Vec<_>) = trained
         .filter(|piece| !piece.is_empty() && !piece.contains('\u{fffd}'))
         .partition(|piece| piece.chars().count() == 1);
+    // Merges begin with characters: each has a token.
+    let known: HashSet<char> = single.iter().flat_map(|piece| piece.chars()).collect();
+    let several = several.into_iter().filter(|piece| piece.chars().all(|c| known.contains(&c)));
+    let single = single.iter().cloned();
     let mut seen: HashSet<String> = pieces.iter().cloned().collect();
-    pieces.extend(several.into_iter().chain(single).filter(|piece| seen.insert(piece.clone())));
+    pieces.extend(several.chain(single).filter(|piece| seen.insert(piece.clone())));
     let ids: HashMap<&str, usize> = pieces.iter().map(String::as_str).zip(0..).collect();
     let mut merges = Vec::new();
     for piece in pieces.iter().filter(|piece| !piece.starts_with('<') || piece.len() < 3) {
