@@ -21,7 +21,7 @@ function block(tensor, content) {
   return all;
 }
 
-/** What a right kernel leaves in each tensor that it writes; none where storage is not 32 bits wide. */
+/** Blocks that a right kernel leaves, by tensor; none where storage is not 32 bits wide. */
 async function right(one, run) {
   const left = new Map();
   for (const [i, tensor] of one.tensors.entries()) {

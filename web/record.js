@@ -36,7 +36,7 @@ function tests(engine, decoder, prompt, runs, date) {
 }
 
 /** Decodes every prompt of every model of the kind. */
-async function decodeAll(engine, { progress = () => {}, token = () => {}, say = () => {}, repeats = engine.software ? 1 : REPEATS, stop = () => false, prompted = () => {}, date }) {
+async function decodeAll(engine, { progress = () => {}, token = () => {}, say = () => {}, repeats = engine.software ? 0 : REPEATS, stop = () => false, prompted = () => {}, date }) {
   const results = [], all = [];
   for (const model of engine.kind.models) {
     const decoder = await Decoder.load(engine, model, (what, done, total) => progress(`${model.name}: ${what} ${done} of ${total}`));
@@ -51,7 +51,8 @@ async function decodeAll(engine, { progress = () => {}, token = () => {}, say = 
           const first = await decoder.run(prompt.tokens, prompt.generate, { on: (id, text) => token(text, id), stop });
           token('\n', null);
           const apart = await decoder.run(prompt.tokens, prompt.generate, { inChunks: false, stepsPerSubmit: 1, stop });
-          const runs = [];
+          // Software takes seconds a token, and its times are no subject.
+          const runs = repeats ? [] : [first];
           for (let i = 0; i < repeats && !stop(); i++) runs.push(await decoder.run(prompt.tokens, prompt.generate, { stop }));
           const same = [apart, ...runs].map((run) => alike(run.generated, first.generated));
           Object.assign(result, first, {

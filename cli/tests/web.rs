@@ -6,7 +6,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Folder, assert_ends, code, document, golden_name, ids, lathe, repository, said};
+use crate::common::{
+    Folder, assert_ends, code, document, golden_name, ids, lathe, repository, said,
+};
 
 /// A plan with its bytes.
 struct Plan {

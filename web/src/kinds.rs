@@ -10,7 +10,7 @@ pub struct Kind {
     pub name: &'static str,
     /// Devices, in words.
     pub what: &'static str,
-    /// What its plans may use.
+    /// Capabilities that its plans may use.
     pub caps: Capabilities,
 }
 
