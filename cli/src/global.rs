@@ -53,7 +53,7 @@ impl Global {
         Ok(gpu)
     }
 
-    /// What is hidden of the adapter.
+    /// Mask of the adapter.
     fn mask(&self) -> Mask {
         Mask { without: self.without.clone(), strict_webgpu: self.strict_webgpu }
     }

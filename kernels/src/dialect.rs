@@ -72,7 +72,8 @@ pub fn lints(text: &str) -> Vec<Lint> {
     };
     let own: Vec<_> = declarations(&tokens);
     let is_own = |name: &str| own.iter().any(|d| d.name == name);
-    let parameters: Vec<_> = own.iter().filter(|d| d.kind == "fn").map(|d| d.tokens.clone()).collect();
+    let parameters: Vec<_> =
+        own.iter().filter(|d| d.kind == "fn").map(|d| d.tokens.clone()).collect();
     let is_parameter = |i: usize| {
         let before_body = |range: &std::ops::Range<usize>| {
             range.contains(&i) && !tokens[range.start..i].iter().any(|t| t.text == "{")
@@ -88,8 +89,7 @@ pub fn lints(text: &str) -> Vec<Lint> {
         }
     };
     for (i, token) in tokens.iter().enumerate() {
-        let (line, before, after) =
-            (token.line, if i > 0 { word(i - 1) } else { "" }, word(i + 1));
+        let (line, before, after) = (token.line, if i > 0 { word(i - 1) } else { "" }, word(i + 1));
         let is_builtin = before == "(" && i > 1 && word(i - 2) == "builtin";
         let is_call = after == "(" && before != "fn" && !is_own(token.text);
         match token.text {
@@ -115,10 +115,9 @@ pub fn lints(text: &str) -> Vec<Lint> {
             }
             "ptr" if after == "<" && is_parameter(i) => {
                 let space = word(i + 2);
-                if matches!(space, "storage" | "uniform") {
-                    let what = format!(
-                        "a parameter that points to {space} memory; pass an index instead"
-                    );
+                if matches!(space, "storage" | "uniform" | "workgroup") {
+                    let what =
+                        format!("a parameter that points to {space} memory; pass an index instead");
                     add(line, "Firefox, wgpu", what);
                 }
             }
@@ -145,7 +144,8 @@ pub fn lints(text: &str) -> Vec<Lint> {
                     false => number.to_owned(),
                 };
                 if let Some(limit) = out_of_range(&whole) {
-                    let what = format!("`{whole}` is beyond the largest {limit}, which Tint refuses");
+                    let what =
+                        format!("`{whole}` is beyond the largest {limit}, which Tint refuses");
                     add(line, "Chrome", what);
                 }
             }
@@ -196,7 +196,10 @@ mod tests {
     /// Lines and the beginnings of what is found.
     fn found(text: &str) -> Vec<(usize, String)> {
         let short = |lint: Lint| {
-            (lint.line, lint.what.split(['`', ' ']).find(|w| !w.is_empty()).unwrap_or("").to_owned())
+            (
+                lint.line,
+                lint.what.split(['`', ' ']).find(|w| !w.is_empty()).unwrap_or("").to_owned(),
+            )
         };
         lints(text).into_iter().map(short).collect()
     }

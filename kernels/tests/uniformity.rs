@@ -18,7 +18,9 @@ fn snippets() -> (Vec<(&'static str, &'static str)>, &'static str) {
 /// The text as naga parses it: directives that it does not know leave empty lines.
 fn known(text: &str) -> String {
     let is_unknown = |line: &&str| {
-        ["enable subgroups", "requires subgroup_id", "diagnostic("].iter().any(|d| line.starts_with(d))
+        ["enable subgroups", "requires subgroup_id", "diagnostic("]
+            .iter()
+            .any(|d| line.starts_with(d))
     };
     let lines = text.lines().map(|line| if is_unknown(&line) { "" } else { line });
     lines.collect::<Vec<_>>().join("\n")

@@ -1,8 +1,8 @@
 //! Uniformity of values.
 
 use naga::{
-    AddressSpace, Binding, BuiltIn, Expression, FunctionArgument, Handle, SampleLevel,
-    Span, StorageAccess, TypeInner,
+    AddressSpace, Binding, BuiltIn, Expression, FunctionArgument, Handle, SampleLevel, Span,
+    StorageAccess, TypeInner,
 };
 
 use super::statement::Frame;

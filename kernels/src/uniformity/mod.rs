@@ -17,7 +17,9 @@
 //! result of `subgroupAdd` are the same in a subgroup, not in a workgroup) and in the calls that
 //! require it.
 
+mod call;
 mod expression;
+mod names;
 mod statement;
 
 use std::collections::HashMap;
@@ -29,7 +31,7 @@ use naga::{Function, Handle, Module, Span};
 pub enum Scope {
     /// All of a workgroup: barriers and `workgroupUniformLoad` require it.
     Workgroup,
-    /// Those of a subgroup: subgroup operations require it. A text may turn this requirement off,
+    /// All of a subgroup: subgroup operations require it. A text may turn this requirement off,
     /// by `diagnostic(off, subgroup_uniformity);`.
     Subgroup,
 }
@@ -77,7 +79,7 @@ struct Reason {
     at: Span2,
     text: String,
     cause: Mark,
-    /// What a function was called with, where that is the reason.
+    /// Input of a call, where that is the reason.
     given: Option<(Handle<Function>, Given)>,
 }
 
@@ -105,7 +107,7 @@ struct Inputs<T> {
 #[derive(Clone)]
 struct Outcome {
     result: Mark,
-    /// Of each argument that points to a variable of a caller.
+    /// Marks of what each argument points to, where that is a caller's variable.
     contents: Vec<Mark>,
 }
 

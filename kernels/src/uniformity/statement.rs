@@ -2,21 +2,19 @@
 
 use std::ops::BitOr;
 
-use naga::{
-    Barrier, Block, CollectiveOperation, Expression, Function, GatherMode, Handle, Span, Statement,
-    SubgroupOperation, TypeInner,
-};
+use naga::{Barrier, Block, CollectiveOperation, Expression, Function, Handle, Span, Statement};
 
 use super::expression::Root;
-use super::{Analysis, Given, Inputs, Mark, Outcome, Scope};
+use super::names::{collective, gather};
+use super::{Analysis, Inputs, Mark, Outcome, Scope};
 
 /// A function while it is analysed.
 pub(super) struct Frame<'a> {
     pub(super) function: &'a Function,
-    /// Of local variables, then of what each argument points to; as control flow has them now.
+    /// Marks of local variables, then of what each argument points to, at this point of the text.
     pub(super) slots: Vec<Mark>,
     arguments: Vec<Mark>,
-    /// Of expressions that were evaluated.
+    /// Marks of expressions that were evaluated.
     values: Vec<Mark>,
     /// Slots where control leaves each loop and switch around, joined over all `break`s.
     breaks: Vec<Option<Vec<Mark>>>,
@@ -75,7 +73,7 @@ impl Frame<'_> {
         self.function.expressions.get_span(of)
     }
 
-    fn name(&self, slot: usize) -> &str {
+    pub(super) fn name(&self, slot: usize) -> &str {
         let locals = self.function.local_variables.len();
         let name = match slot.checked_sub(locals) {
             Some(argument) => &self.function.arguments[argument].name,
@@ -350,79 +348,9 @@ impl Analysis<'_> {
         });
     }
 
-    /// Analyses a call, and returns the uniformity of its result.
-    fn call(
-        &mut self,
-        frame: &mut Frame<'_>,
-        called: Handle<naga::Function>,
-        arguments: &[Handle<Expression>],
-        span: Span,
-        flow: Mark,
-    ) -> Mark {
-        let function = &self.module.functions[called];
-        let name = function.name.clone().unwrap_or_default();
-        let (mut given, mut contents, mut slots) = (Vec::new(), Vec::new(), Vec::new());
-        for (i, argument) in arguments.iter().enumerate() {
-            let ty = &self.module.types[function.arguments[i].ty].inner;
-            let is_pointer = matches!(ty, TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. });
-            let place = is_pointer.then(|| self.place(frame, *argument));
-            let slot = place.as_ref().and_then(|place| match place.root {
-                Root::Slot(slot) => Some((slot, place.is_part)),
-                Root::Module(_) => None,
-            });
-            given.push(place.map_or_else(|| frame.mark(*argument), |place| place.index).or(flow));
-            contents.push(slot.and_then(|(slot, _)| frame.slots[slot]));
-            slots.push(slot);
-        }
-        // Inside the function the reasons are its parameters.
-        let mut inside = |i: usize, mark: Mark, what: &str, given: Given| {
-            let cause = Some(mark?);
-            let parameter = function.arguments[i].name.as_deref().unwrap_or_default();
-            let text = format!("{what} `{parameter}` of `{name}` may differ, from this call");
-            // Names of parameters and variables have no place of their own.
-            let at = Some(frame.span(arguments[i])).filter(Span::is_defined).unwrap_or(span);
-            self.because(at, text, cause, Some((called, given)))
-        };
-        let values = given.iter().enumerate();
-        let values: Vec<_> =
-            values.map(|(i, m)| inside(i, *m, "parameter", Given::Argument(i))).collect();
-        let behind = contents.iter().enumerate();
-        let behind: Vec<_> =
-            behind.map(|(i, m)| inside(i, *m, "the value behind", Given::Contents(i))).collect();
-        let around = flow.and_then(|_| {
-            let text = format!("`{name}` is called in non-uniform control flow");
-            self.because(span, text, flow, Some((called, Given::Flow)))
-        });
-        let inputs = Inputs { arguments: values, contents: behind, flow: around };
-        let outcome = self.outcome(called, &inputs);
-        // Outside they are this call's arguments, though an earlier call may have been analysed.
-        let mut outside = |mark: Mark, what: String| {
-            let cause = match self.given(Some(mark?), called) {
-                None => mark,
-                Some(Given::Argument(i)) => given[i],
-                Some(Given::Contents(i)) => contents[i],
-                Some(Given::Flow) => flow,
-            };
-            self.reason(span, what, cause.or(mark))
-        };
-        for (slot, mark) in slots.into_iter().zip(outcome.contents) {
-            let Some((slot, is_part)) = slot else { continue };
-            let what = format!("`{}` is given a value that may differ by `{name}`", frame.name(slot));
-            let before = if is_part { frame.slots[slot] } else { None };
-            frame.slots[slot] = before.or(outside(mark, what)).or(flow);
-        }
-        outside(outcome.result, format!("the result of `{name}` may differ")).or(flow)
-    }
-
     /// Checks the place of a subgroup operation, and returns the uniformity of its result; `shared`
     /// is the operand's where all invocations of the subgroup get one result.
-    fn subgroup(
-        &mut self,
-        name: &str,
-        span: Span,
-        flow: Mark,
-        shared: Option<Mark>,
-    ) -> Mark {
+    fn subgroup(&mut self, name: &str, span: Span, flow: Mark, shared: Option<Mark>) -> Mark {
         self.require_flow(Scope::Subgroup, name, span, flow);
         match shared {
             Some(mark) if self.scope == Scope::Subgroup => mark.or(flow),
@@ -436,7 +364,9 @@ impl Analysis<'_> {
     fn require_flow(&mut self, scope: Scope, name: &str, span: Span, flow: Mark) {
         let what = || match scope {
             Scope::Workgroup => format!("`{name}` must be called from uniform control flow"),
-            Scope::Subgroup => format!("`{name}` must be called from subgroup uniform control flow"),
+            Scope::Subgroup => {
+                format!("`{name}` must be called from subgroup uniform control flow")
+            }
         };
         self.require(scope, span, flow, what);
     }
@@ -458,42 +388,5 @@ impl Scope {
             Scope::Workgroup => "workgroup",
             Scope::Subgroup => "subgroup",
         }
-    }
-}
-
-/// WGSL's name of a collective operation.
-fn collective(op: SubgroupOperation, of: CollectiveOperation) -> &'static str {
-    use {CollectiveOperation as C, SubgroupOperation as S};
-    match (of, op) {
-        (_, S::All) => "subgroupAll",
-        (_, S::Any) => "subgroupAny",
-        (_, S::Min) => "subgroupMin",
-        (_, S::Max) => "subgroupMax",
-        (_, S::And) => "subgroupAnd",
-        (_, S::Or) => "subgroupOr",
-        (_, S::Xor) => "subgroupXor",
-        (C::Reduce, S::Add) => "subgroupAdd",
-        (C::Reduce, S::Mul) => "subgroupMul",
-        (C::InclusiveScan, S::Add) => "subgroupInclusiveAdd",
-        (C::InclusiveScan, S::Mul) => "subgroupInclusiveMul",
-        (C::ExclusiveScan, S::Add) => "subgroupExclusiveAdd",
-        (C::ExclusiveScan, S::Mul) => "subgroupExclusiveMul",
-    }
-}
-
-/// WGSL's name of a gathering operation; whether all invocations get one result; an operand that
-/// must be uniform.
-fn gather(mode: GatherMode) -> (&'static str, bool, Option<Handle<Expression>>) {
-    match mode {
-        GatherMode::BroadcastFirst => ("subgroupBroadcastFirst", true, None),
-        GatherMode::Broadcast(_) => ("subgroupBroadcast", true, None),
-        GatherMode::Shuffle(_) => ("subgroupShuffle", false, None),
-        GatherMode::ShuffleDown(by) => ("subgroupShuffleDown", false, Some(by)),
-        GatherMode::ShuffleUp(by) => ("subgroupShuffleUp", false, Some(by)),
-        GatherMode::ShuffleXor(by) => ("subgroupShuffleXor", false, Some(by)),
-        GatherMode::QuadBroadcast(_) => ("quadBroadcast", false, None),
-        GatherMode::QuadSwap(naga::Direction::X) => ("quadSwapX", false, None),
-        GatherMode::QuadSwap(naga::Direction::Y) => ("quadSwapY", false, None),
-        GatherMode::QuadSwap(naga::Direction::Diagonal) => ("quadSwapDiagonal", false, None),
     }
 }

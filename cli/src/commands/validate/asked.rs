@@ -18,7 +18,7 @@ pub(super) struct Asked {
     browser: Option<Browser>,
 }
 
-/// What a compiler says about an entry point.
+/// Answer of a compiler about an entry point.
 #[derive(Serialize)]
 pub(super) struct Told {
     compiler: &'static str,
@@ -124,8 +124,10 @@ pub(super) fn summary(rows: &[Row]) -> Vec<String> {
         let own = || all().filter(|told| told.compiler == name);
         let count = |takes| own().filter(|told| told.takes == takes).count();
         let mut line = format!("{name} takes {} of {} stages", count(Some(true)), own().count());
-        let mut why: Vec<_> =
-            own().filter(|told| told.takes.is_none()).filter_map(|t| t.message.as_deref()).collect();
+        let mut why: Vec<_> = own()
+            .filter(|told| told.takes.is_none())
+            .filter_map(|t| t.message.as_deref())
+            .collect();
         if !why.is_empty() {
             line += &format!("; {} unavailable: ", why.len());
             why.sort_unstable();

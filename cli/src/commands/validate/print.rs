@@ -2,7 +2,8 @@
 
 use lathe_harness::plan::limits::Profile;
 
-use super::{Fit, Found, Row, asked};
+use super::file::Found;
+use super::{Fit, Row, asked};
 use crate::{out, table};
 
 pub(super) fn print(profiles: &[Profile], rows: &[Row], found: &Found, file: Option<&str>) {
@@ -100,7 +101,7 @@ pub(super) fn print(profiles: &[Profile], rows: &[Row], found: &Found, file: Opt
     for line in asked::summary(rows) {
         outln!("{line}");
     }
-    let failed = rows.iter().filter(|row| !row.errors.is_empty()).count();
+    let failed = found.failed(rows);
     outln!("{} valid, {failed} not", rows.len() - failed);
 }
 
@@ -125,4 +126,3 @@ impl Fit {
         }
     }
 }
-

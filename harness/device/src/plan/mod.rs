@@ -233,6 +233,12 @@ impl Plan {
         code: Code,
         set: &Constants,
     ) -> Result<Self, PlanError> {
+        // A masked feature comes before what a declaration says of an adapter without it.
+        if !caps.mask.is_empty()
+            && let Some(reason) = limits::features_lacking(&code.reflection, caps).pop()
+        {
+            return Err(PlanError::Unavailable(reason));
+        }
         if let Some(reason) = variant.unsupported(shape, caps) {
             return Err(PlanError::Unavailable(reason));
         }

@@ -141,8 +141,7 @@ impl Dxc {
         let words = ["-E", entry, "-T", PROFILE].into_iter().chain(OPTIONS);
         let owned: Vec<Vec<Wide>> = words.map(wide).collect();
         let words: Vec<_> = owned.iter().map(|word| word.as_ptr()).collect();
-        let buffer =
-            Buffer { pointer: text.as_ptr().cast(), bytes: text.len(), code_page: UTF_8 };
+        let buffer = Buffer { pointer: text.as_ptr().cast(), bytes: text.len(), code_page: UTF_8 };
         let mut object = ptr::null_mut();
         // SAFETY: `IDxcCompiler3` has `Compile` first. Buffer and words live through the call, and
         // it needs no handler of includes.

@@ -15,6 +15,10 @@ pub use dxc::Dxc;
 
 use super::backend_text::Language;
 
+/// Words in which versions of spirv-val refuse cooperative matrices: by name, or by the number of
+/// their capability in SPIR-V.
+const UNKNOWN: [&str; 2] = ["CooperativeMatrix", "Invalid capability operand: 6022"];
+
 /// A compiler of one back end's language.
 pub enum Compiler {
     /// Direct3D's, of HLSL.
@@ -75,7 +79,7 @@ impl Compiler {
         };
         match answer {
             Ok(()) => Answer::Takes,
-            Err(message) if message.contains("CooperativeMatrix") => {
+            Err(message) if UNKNOWN.iter().any(|known| message.contains(known)) => {
                 Answer::Unavailable("this version does not know cooperative matrices".into())
             }
             Err(message) => Answer::Refuses(message),
