@@ -179,7 +179,11 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         let profiled = Profiled { gpu, model: &model, options, script: &script, verify };
         return opts.profile.run(global, profiled);
     }
-    if interprets && options.persistent.is_auto() {
+    if interprets {
+        if !matches!(options.persistent, Persistent::Auto | Persistent::Off) {
+            let why = "--executor interpret gives every stage a dispatch: --persistent off";
+            return Err(Error::Usage(why.into()));
+        }
         options.persistent = Persistent::Off;
     }
     let graph = match interprets {
