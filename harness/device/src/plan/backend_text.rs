@@ -213,7 +213,10 @@ mod tests {
         assert!(sum.starts_with("enable subgroups;\n") && !sum.contains("requires"), "{sum}");
         let id = text("@builtin(subgroup_id) i: u32", "x[i] = 1u;");
         assert!(id.starts_with("enable subgroups;\nrequires subgroup_id;\n"), "{id}");
-        assert!(naga::front::wgsl::parse_str(&lathe_kernels::dialect::for_naga(&id)).is_ok(), "{id}");
+        assert!(
+            naga::front::wgsl::parse_str(&lathe_kernels::dialect::for_naga(&id)).is_ok(),
+            "{id}"
+        );
         let dot = text(lane, "x[i] = dot4U8Packed(i, x[i]);");
         assert!(dot.starts_with("requires packed_4x8_integer_dot_product;\n"), "{dot}");
         let largest = text(lane, "x[i] = bitcast<u32>(-3.4028234663852886e38f);");

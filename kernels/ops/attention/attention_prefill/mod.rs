@@ -159,9 +159,7 @@ fn matrix_unsupported(p: &AttentionPrefill, caps: &Capabilities) -> Option<Strin
             let d = p.head_dim;
             (![64, 128, 256].contains(&d)).then(|| format!("HEAD_DIM={d} is not 64, 128 or 256"))
         })
-        .or_else(|| {
-            sizes.map(|(min, max)| format!("subgroups of {min} to {max} lanes, not of 32"))
-        })
+        .or_else(|| sizes.map(|(min, max)| format!("subgroups of {min} to {max} lanes, not of 32")))
 }
 
 /// Workgroups of a stage that attends: a share of the keys of a block of rows each.
