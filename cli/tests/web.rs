@@ -4,6 +4,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::common::{
@@ -231,7 +233,7 @@ fn a_single_page_has_the_plan_its_data_and_its_modules() {
     let json = inside(r#"<script type="application/json" id="plan">"#);
     assert_eq!(serde_json::from_str::<Value>(json).unwrap(), plan.json);
     let data = inside(r#"<script type="text/plain" id="data">"#);
-    assert_eq!(data.len(), plan.bytes.len().div_ceil(3) * 4);
+    assert_eq!(STANDARD.decode(data).unwrap(), plan.bytes);
     for outside in ["src=", "href=\"", "import ", "https://"] {
         let found = page.lines().find(|line| line.contains(outside) && !line.contains("//"));
         assert_eq!(found, None);
@@ -247,6 +249,12 @@ fn what_cannot_be_exported_is_said() {
     let refused = |args: &[&str], code: i32, words: &str| {
         assert_ends(&lathe(&[&["export-web", "-o", &out], args].concat()), code, words);
     };
+    let taken = folder.path("taken");
+    std::fs::create_dir(&taken).unwrap();
+    folder.write("taken/index.html", "mine");
+    let over = lathe(&["export-web", "gemv/naive", "-o", &taken]);
+    assert_ends(&over, 2, "index.html exists; an export overwrites nothing");
+    assert_eq!(folder.read("taken/index.html"), "mine");
     refused(&["gemm"], 2, "no kernel `gemm`");
     refused(&["gemv", "--kinds", "large,small"], 2, "no kind `small`");
     refused(&["mine.wgsl"], 2, "KERNEL/VARIANT=mine.wgsl");

@@ -117,14 +117,15 @@ struct KindPlan {
 /// cases done and their number.
 ///
 /// # Errors
-/// A file cannot be read or written, a model does not fit a kind, or `single` would be too large
-/// for a page.
+/// A file of an export is there already, one cannot be read or written, a model does not fit a
+/// kind, or `single` would be too large for a page.
 pub fn export(
     request: &Request<'_>,
     folder: &Path,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Exported> {
     std::fs::create_dir_all(folder).map_err(io(folder))?;
+    page::vacant(folder, request.single)?;
     let (mut texts, mut data) = (Texts::default(), Data::create(folder)?);
     let plans = request.kinds.iter().map(|kind| KindPlan {
         name: kind.name,

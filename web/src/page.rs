@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use lathe_device::error::{Error, Result};
+use lathe_record::files;
 
 use crate::io;
 use crate::pool::Data;
@@ -28,25 +29,42 @@ const SCRIPT: &str = r#"<script type="module" src="page.js"></script>"#;
 /// four bytes for three.
 const MOST_SINGLE: u64 = 300 << 20;
 
+/// The single page, and the page and data beside the modules.
+const SINGLE: &str = "lathe.html";
+const FOLDER: [&str; 5] = ["index.html", "node.mjs", "package.json", "plan.json", "plan.bin"];
+
+/// Fails if a file of an export is in the folder already.
+pub(crate) fn vacant(folder: &Path, single: bool) -> Result<()> {
+    let modules = MODULES.iter().map(|(name, _)| *name).chain(FOLDER);
+    let names: Vec<&str> = if single { vec![SINGLE] } else { modules.collect() };
+    match names.iter().map(|name| folder.join(name)).find(|path| path.exists()) {
+        Some(path) => {
+            Err(Error::Usage(format!("{} exists; an export overwrites nothing", path.display())))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Writes the files, and returns the page's path.
 pub(crate) fn write(folder: &Path, plan: &str, data: Data, single: bool) -> Result<PathBuf> {
     if single {
-        return write_single(&folder.join("lathe.html"), plan, data);
+        return write_single(&folder.join(SINGLE), plan, data);
     }
     let put = |name: &str, text: &str| {
         let path = folder.join(name);
-        std::fs::write(&path, text).map_err(io(&path))?;
+        files::write_new(&path, text.as_bytes()).map_err(io(&path))?;
         Ok::<_, Error>(path)
     };
     for (name, text) in MODULES {
         put(name, text)?;
     }
-    put("node.mjs", NODE)?;
+    let [page, node, package, json, bin] = FOLDER;
+    put(node, NODE)?;
     // Without it Node takes the modules for scripts.
-    put("package.json", "{ \"private\": true, \"type\": \"module\" }\n")?;
-    put("plan.json", plan)?;
-    data.keep(&folder.join("plan.bin"))?;
-    put("index.html", PAGE)
+    put(package, "{ \"private\": true, \"type\": \"module\" }\n")?;
+    put(json, plan)?;
+    data.keep(&folder.join(bin))?;
+    put(page, PAGE)
 }
 
 fn write_single(path: &Path, plan: &str, data: Data) -> Result<PathBuf> {
@@ -59,19 +77,16 @@ fn write_single(path: &Path, plan: &str, data: Data) -> Result<PathBuf> {
         )));
     }
     let (before, after) = PAGE.split_once(SCRIPT).expect("the page loads its modules");
-    let file = File::create(path).map_err(io(path))?;
-    let mut out = BufWriter::new(file);
-    let mut put = |text: &str| out.write_all(text.as_bytes()).map_err(io(path));
-    put(before)?;
-    put(r#"<script type="application/json" id="plan">"#)?;
+    let mut out = BufWriter::new(File::create_new(path).map_err(io(path))?);
+    let put = |out: &mut BufWriter<File>, texts: &[&str]| {
+        texts.iter().try_for_each(|text| out.write_all(text.as_bytes())).map_err(io(path))
+    };
     // Within a script `</` could end it; in JSON's strings `<\/` is the same.
-    put(&plan.replace("</", "<\\/"))?;
-    put("</script>\n<script type=\"text/plain\" id=\"data\">")?;
-    data.base64(&mut put)?;
-    put("</script>\n<script type=\"module\">\n")?;
-    put(&joined())?;
-    put("</script>")?;
-    put(after)?;
+    let plan = plan.replace("</", "<\\/");
+    put(&mut out, &[before, r#"<script type="application/json" id="plan">"#, &plan])?;
+    put(&mut out, &["</script>\n<script type=\"text/plain\" id=\"data\">"])?;
+    data.base64(&mut out)?;
+    put(&mut out, &["</script>\n<script type=\"module\">\n", &joined(), "</script>", after])?;
     out.flush().map_err(io(path))?;
     Ok(path.to_owned())
 }

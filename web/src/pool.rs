@@ -1,11 +1,12 @@
 //! Texts and bytes of a plan, each kept once.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use base64::engine::general_purpose::STANDARD;
+use base64::write::EncoderWriter;
 use lathe_device::error::{Error, Result};
 use lathe_device::plan::backend_text::Language;
 use lathe_device::plan::recording::TensorId;
@@ -180,7 +181,7 @@ impl Data {
     /// Keeps the file under a name.
     pub(crate) fn keep(self, path: &Path) -> Result<()> {
         let file = self.finished()?;
-        file.persist(path).map_err(|e| io(path)(e.error))?;
+        file.persist_noclobber(path).map_err(|e| io(path)(e.error))?;
         // A server of the folder may be another user.
         #[cfg(unix)]
         {
@@ -191,61 +192,19 @@ impl Data {
         Ok(())
     }
 
-    /// The bytes in base64, passed to `sink` in pieces.
-    pub(crate) fn base64(self, sink: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
-        let (path, mut file) = (self.path.clone(), self.finished()?);
-        let file: &mut File = file.as_file_mut();
-        file.seek(SeekFrom::Start(0)).map_err(io(&path))?;
-        // Whole groups of three bytes.
-        let mut piece = vec![0; 3 << 16];
-        loop {
-            let mut got = 0;
-            while got < piece.len() {
-                match file.read(&mut piece[got..]).map_err(io(&path))? {
-                    0 => break,
-                    n => got += n,
-                }
-            }
-            sink(&base64(&piece[..got]))?;
-            if got < piece.len() {
-                return Ok(());
-            }
-        }
+    /// Writes the bytes in base64.
+    pub(crate) fn base64(self, out: &mut impl Write) -> Result<()> {
+        let path = self.path.clone();
+        let mut file = self.finished()?;
+        let mut encoder = EncoderWriter::new(out, &STANDARD);
+        let copied = file.rewind().and_then(|()| std::io::copy(&mut file, &mut encoder));
+        copied.and_then(|_| encoder.finish()).map(drop).map_err(io(&path))
     }
-}
-
-/// Bytes in base64 (RFC 4648, with padding).
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let word = (0..3).fold(0, |word, i| word << 8 | u32::from(*three.get(i).unwrap_or(&0)));
-        for i in 0..4 {
-            let digit = ALPHABET[(word >> (18 - 6 * i) & 63) as usize];
-            text.push(if i <= three.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_of_the_rfc() {
-        for (bytes, text) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-    }
 
     #[test]
     fn equal_bytes_are_kept_once_and_ranges_are_aligned() -> Result<()> {

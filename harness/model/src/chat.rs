@@ -4,15 +4,15 @@
 //! Blocks are trimmed as the transformers library does (`trim_blocks`, `lstrip_blocks`). The
 //! template sees a [`Conversation`], `add_generation_prompt`, the special tokens, `documents` (none),
 //! `raise_exception`, `strftime_now` (of UTC), `tojson` as that library has it, and Python's methods
-//! of strings, lists and dictionaries. There is no include, import or inheritance; a missing name is an error where the
-//! template reaches it.
+//! of strings, lists and dictionaries. There is no include, import or inheritance; a missing name is
+//! an error where the template reaches it.
 
-mod date;
 mod python;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::ValueKind;
 use minijinja::{
@@ -189,8 +189,10 @@ impl ChatTemplate {
             Err(Error::new(ErrorKind::InvalidOperation, format!("raise_exception: {message}")))
         });
         environment.add_function("strftime_now", |format: &str| {
-            let why = || format!("strftime_now: {format:?} has a code that is not supported");
-            date::now(format).ok_or_else(|| Error::new(ErrorKind::InvalidOperation, why()))
+            let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+            let why = |e| format!("strftime_now: {format:?}: {e}");
+            strtime::format(format, &now)
+                .map_err(|e| Error::new(ErrorKind::InvalidOperation, why(e)))
         });
         environment.add_filter("tojson", python::to_json);
         // Python cannot iterate over None.

@@ -128,7 +128,7 @@ fn broken_templates_name_the_line() {
     fails("{{ 'a'.nobody() }}", &["line 1", "nobody"]);
     fails("{{ messages.nobody.more }}", &["line 1", "undefined"]);
     fails("{{ messages[0].content + 1 }}", &["line 1"]);
-    fails("\n{{ strftime_now('%Q') }}", &["line 2", "strftime_now"]);
+    fails("\n{{ strftime_now('%L') }}", &["line 2", "strftime_now"]);
     fails("\n{{ messages|tojson(width=1) }}", &["line 2", "width"]);
     fails("\n{{ messages|tojson(indent=65) }}", &["line 2", "64 at most"]);
     fails("\n{{ raise_exception('no') }}", &["line 2", "raise_exception: no"]);
