@@ -16,6 +16,7 @@ mod merge;
 mod perplexity;
 mod quantize;
 mod report;
+mod sanitize;
 mod show;
 mod suite;
 mod synth;
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Map(map::Opts),
     /// Sweep correctness against the reference
     Check(check::Opts),
+    /// Run kernels in an interpreter that finds races, unwritten memory and divergence
+    Sanitize(sanitize::Opts),
     /// Time kernels, cold and warm; `bench decode` times prompts and generation
     Bench(bench::Opts),
     /// Time generation by up to seven configurations, models side by side
@@ -88,6 +91,7 @@ impl Command {
             Command::Show(opts) => show::run(global, opts),
             Command::Map(opts) => map::run(global, opts),
             Command::Check(opts) => check::run(global, opts),
+            Command::Sanitize(opts) => sanitize::run(global, opts),
             Command::Bench(opts) => bench::run(global, opts),
             Command::Suite(opts) => suite::run(global, opts),
             Command::Ab(opts) => ab::run(global, opts),

@@ -19,6 +19,8 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     ("map mine.wgsl gemv/naive", "in the place of a variant"),
     ("check", "every variant of every kernel"),
     ("check gemv/naive --wgsl mine.wgsl --watch", "your file, whenever it is saved"),
+    ("sanitize gemv", "races, unwritten memory and more, at five subgroup sizes"),
+    ("sanitize gemv/naive --wgsl mine.wgsl --shape ROWS=5,K=64", "in your file"),
     ("bench gemv --shape ROWS=1152,K=6912", "all variants at one shape"),
     ("bench gemv/vec2 glu --first --save run.json", "several, and keep the samples"),
     ("bench gemv/naive --wgsl mine.wgsl", "your file in a variant's place"),

@@ -150,6 +150,8 @@ impl StepOpts {
 pub(crate) enum ExecutorName {
     Gpu,
     Cpu,
+    /// Of `decode`: kernels in the interpreter of `sanitize`
+    Interpret,
 }
 
 fn read_manifest(path: &Path) -> Result<Hints> {
@@ -287,6 +289,9 @@ impl ExecutorName {
         match self {
             ExecutorName::Gpu => Ok(Some(Arc::new(global.open()?))),
             ExecutorName::Cpu => Ok(None),
+            ExecutorName::Interpret => {
+                Err(Error::Usage("--executor interpret goes with `decode` alone".into()))
+            }
         }
     }
 }

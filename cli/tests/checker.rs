@@ -11,12 +11,13 @@ use lathe_kernels::{kernel, reflection, source};
 use crate::cheats::{Faults, Sabotage, planted};
 use crate::common;
 
-const SEED: u64 = 7;
+pub(crate) const SEED: u64 = 7;
 
 /// Checks a case, `kernel/variant PROBLEM`, after changes to its source and its plan. Returns
 /// `None` where there is no adapter that can run it.
 fn checked(
     case: &str,
+    seed: u64,
     edit: impl FnOnce(&str) -> String,
     change: impl FnOnce(&mut Plan),
 ) -> Option<Verdict> {
@@ -34,7 +35,7 @@ fn checked(
     let mut plan =
         Plan::with_text(kernel, variant, shape, &gpu.caps, &text, "sabotaged.wgsl").unwrap();
     change(&mut plan);
-    Some(check_plan(&gpu, &Pipelines::default(), plan, &problem, SEED).unwrap())
+    Some(check_plan(&gpu, &Pipelines::default(), plan, &problem, seed).unwrap())
 }
 
 fn fails_with(verdict: Option<Verdict>, words: &str) {
@@ -48,12 +49,16 @@ fn fails_with(verdict: Option<Verdict>, words: &str) {
 /// A case with `from` replaced by `to`, which must occur, fails with these words; without words it
 /// passes.
 fn sabotaged(case: &str, from: &str, to: &str, words: &str) {
+    sabotaged_at(SEED, case, from, to, words);
+}
+
+fn sabotaged_at(seed: u64, case: &str, from: &str, to: &str, words: &str) {
     eprintln!("{case}: {to}");
     let edit = |text: &str| {
         assert!(text.contains(from), "{from:?} does not occur in {case}");
         text.replace(from, to)
     };
-    let verdict = checked(case, edit, |_| {});
+    let verdict = checked(case, seed, edit, |_| {});
     if words.is_empty() {
         assert!(matches!(verdict, None | Some(Verdict::Passed { .. })), "{case}: {verdict:?}");
     } else {
@@ -65,14 +70,15 @@ fn sabotaged(case: &str, from: &str, to: &str, words: &str) {
 fn sabotage_fails_in_its_own_way() {
     let Faults { sabotage, .. } = planted();
     assert!(sabotage.len() >= 11);
-    for Sabotage { case, from, to, words } in &sabotage {
-        sabotaged(case, from, to, words);
+    for Sabotage { case, from, to, words, seed } in &sabotage {
+        sabotaged_at(*seed, case, from, to, words);
     }
     // The second of two dispatches never runs: the output keeps its poison.
     let case = "attention_decode/naive N_KV=9,KV_SIZE=16";
-    let verdict = checked(case, str::to_owned, |plan| drop(plan.stages.pop()));
+    let verdict = checked(case, SEED, str::to_owned, |plan| drop(plan.stages.pop()));
     fails_with(verdict, "never written");
-    let verdict = checked("glu/naive N=200", str::to_owned, |plan| plan.stages[0].groups[0] -= 1);
+    let verdict =
+        checked("glu/naive N=200", SEED, str::to_owned, |plan| plan.stages[0].groups[0] -= 1);
     fails_with(verdict, "y[128] was never written");
 }
 

@@ -18,6 +18,7 @@ use lathe_kernels::descriptor::*;
 use lathe_kernels::gemv::{self, Gemv};
 use lathe_kernels::param::dim;
 use lathe_kernels::{Text, len};
+use lathe_reference::Expected;
 
 lathe_kernels::params! {
     /// Parameters of `negate`.
@@ -60,6 +61,55 @@ fn main(@builtin(global_invocation_id) at: vec3<u32>) {
 }
 ";
 
+lathe_kernels::params! {
+    /// Parameters of `limits`.
+    struct Limits {
+        n: usize = dim("N", "elements", 64, 100),
+    }
+}
+
+const LIMITS: Declaration<Limits> = Declaration {
+    name: "limits",
+    summary: "y[i] = NaN, +inf, -inf, x[i] by turns",
+    fuses: None,
+    state: &[],
+    bindings: &[
+        Binding::input("x", &f32s, len!(p => p.n)),
+        Binding::output("y", &f32s, len!(p => p.n)),
+    ],
+    variants: &[Variant {
+        name: "naive",
+        stages: &[Stage { entry: "main", grid: &|p, _| p.n.div_ceil(64) }],
+        ..Variant::PLAIN
+    }],
+    prefer: &|_| &["naive"],
+    cost: &|p, _| Cost { bytes: 8.0 * p.n as f64, flops: 0.0 },
+    tolerance: &|_, _| Tolerance::exact("exact"),
+    cases: "",
+    bench: "N=65",
+};
+
+impl Oracle for Limits {
+    fn expected(&self, inputs: &Inputs<'_>) -> Outcomes {
+        let mut y = inputs.f32s("x").to_vec();
+        for (i, y) in y.iter_mut().enumerate() {
+            *y = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, *y][i % 4];
+        }
+        inputs.real("y", Expected { spreads: true, ..Expected::exact(&y) })
+    }
+}
+
+const LIMITS_WGSL: &str = "\
+override N: u32;
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) at: vec3<u32>) {
+    var bits = array(0x7fc00000u, 0x7f800000u, 0xff800000u, x[min(at.x, N - 1u)]);
+    if (at.x < N) { y[at.x] = bits[at.x % 4u]; }
+}
+";
+
 /// Registers the operations of all tests here, since a program registers before it looks.
 fn registered() {
     static ONCE: OnceLock<()> = OnceLock::new();
@@ -72,6 +122,14 @@ fn registered() {
         let wrong = WGSL.replace("= -x[at.x]", "= x[at.x]").leak();
         lathe_harness::register(&WRONG, &[text(wrong)]).unwrap();
         lathe_kernels::register(&ORPHAN, &[text(WGSL)]).unwrap();
+        static LIMITED: Declaration<Limits> = LIMITS;
+        lathe_harness::register(&LIMITED, &[text(LIMITS_WGSL)]).unwrap();
+        static UNLIMITED: Declaration<Limits> = Declaration { name: "limits_lost", ..LIMITS };
+        let lost = LIMITS_WGSL.replace("0x7fc00000u", "0u").leak();
+        lathe_harness::register(&UNLIMITED, &[text(lost)]).unwrap();
+        static MIXED: Declaration<Limits> = Declaration { name: "limits_mixed", ..LIMITS };
+        let mixed = LIMITS_WGSL.replace("0xff800000u", "0x7f800000u").leak();
+        lathe_harness::register(&MIXED, &[text(mixed)]).unwrap();
         // A copy of the naive product under another name.
         static MINE: OnceLock<[Variant<Gemv>; 1]> = OnceLock::new();
         let naive = &gemv::OPERATION.variants[0];
@@ -94,6 +152,12 @@ fn an_operation_of_another_crate_is_checked_against_its_own_oracle() {
     };
     assert!(matches!(checked("negate").unwrap(), Verdict::Passed { .. }));
     assert!(matches!(checked("negate_wrongly").unwrap(), Verdict::Failed { .. }));
+    // What is not finite may be expected, and is not met by other values.
+    assert!(matches!(checked("limits").unwrap(), Verdict::Passed { .. }));
+    for wrong in ["limits_lost", "limits_mixed"] {
+        let Verdict::Failed { reason, .. } = checked(wrong).unwrap() else { panic!("{wrong}") };
+        assert!(reason.contains("a value that is not finite vanished"), "{reason}");
+    }
     let error = checked("orphan").unwrap_err();
     assert!(matches!(error, Error::NoReference { kernel: "orphan" }), "{error}");
     assert!(error.to_string().contains("kernel orphan has no reference"), "{error}");

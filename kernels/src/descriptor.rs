@@ -113,6 +113,11 @@ pub struct Binding<P: 'static> {
     pub len: Len<P>,
     /// Values that checks and benchmarks put there.
     pub draw: Of<P, Draw>,
+    /// Vectors of a KV cache that no invocation may read, by their number. Checks put NaN there.
+    pub unread: OfState<P, Vec<usize>>,
+    /// True if a NaN or an infinity in it reaches the outputs that depend on it, as the formula
+    /// has it: such an output is one of the two. Checks draw one where that is promised.
+    pub spreads: bool,
 }
 
 /// Elements in the storage format that a parameter names, by its field.
@@ -136,7 +141,15 @@ pub fn words<P>(_: &P, _: State) -> Elem {
 
 impl<P: 'static> Binding<P> {
     const fn new(name: &'static str, role: Role, elem: OfState<P, Elem>, len: Len<P>) -> Self {
-        Self { name, role, elem, len, draw: &|_| Draw::Normal }
+        Self {
+            name,
+            role,
+            elem,
+            len,
+            draw: &|_| Draw::Normal,
+            spreads: false,
+            unread: &|_, _| Vec::new(),
+        }
     }
 
     /// A buffer that is only read.
@@ -170,6 +183,20 @@ impl<P: 'static> Binding<P> {
         self.draw = draw;
         self
     }
+
+    /// Sets the vectors of a KV cache that no invocation may read.
+    #[must_use]
+    pub const fn never_reads(mut self, unread: OfState<P, Vec<usize>>) -> Self {
+        self.unread = unread;
+        self
+    }
+}
+
+/// Promises of a buffer that a NaN or an infinity in it is seen in the outputs:
+/// [`Binding::spreads`].
+pub const fn spreads<P: 'static>(mut binding: Binding<P>) -> Binding<P> {
+    binding.spreads = true;
+    binding
 }
 
 /// Direction of data through a binding.
@@ -259,30 +286,33 @@ impl Matrix {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Draw {
     /// Normally distributed values of variance one, rounded to the storage format; weights times a
-    /// power of two. Strained: scaled by a power of two, about another mean.
+    /// power of two. Strained: each kind of values that trained models hold, by the case's seed.
     Normal,
-    /// Normal activations of a residual stream. Stress inputs: as [`Draw::Normal`], or with massive
-    /// values in one or a few columns, or with zeros of both signs and subnormals.
-    Activations,
     /// Normal weights, some rows so small that f16 holds them, or their scales, as subnormals.
     TinyRows,
     /// Rows of `row` elements, the first `of` of each queries: normal values. Strained: queries so
-    /// large that scores leave what `exp` can hold.
+    /// large that scores leave what `exp` can hold, or massive ones in a few places.
     Queries {
         /// Elements of a row that make up its queries.
         of: usize,
         /// Elements of a row.
         row: usize,
     },
+    /// Vectors of a KV cache: normal values. Strained, by checks alone: a massive column or element,
+    /// a vector that draws all attention, another mean. Where a NaN [spreads](Binding::spreads), one
+    /// tensor in three holds one.
+    Cache,
     /// Normal values times 1 / sqrt(k), so that products are about one: an activation function
     /// makes zero of values far below zero.
     UnitProducts,
-    /// Normal rows of which some are equal, near each other and far apart: ties happen.
+    /// Normal rows of which some are equal, near each other and far apart: ties happen. One, mostly
+    /// the last or at the border of a tile, is eight times as large.
     TiedRows,
-    /// Few distinct values, so that ties happen, from one that is drawn on. Strained: between
-    /// values that lie nearer or farther apart.
+    /// Few distinct values, so that ties happen, from one that is drawn on; in half of the tensors
+    /// the largest stands alone, at the end or at the border of a tile. Strained: values that lie
+    /// nearer or farther apart, are all equal, or at most two units in the last place apart.
     Ties,
-    /// Few distinct values, as in [`Draw::Ties`]. Stress inputs: some may be NaN or infinite.
+    /// Values of [`Draw::Ties`]. Stress inputs: one, some or all may be NaN or infinite.
     TiesAndNan,
     /// Normal values times a factor, the largest first: the result of an earlier part.
     Descending(f32),
@@ -335,6 +365,9 @@ pub struct Variant<P: 'static> {
     /// Bytes of the integers that activations are rounded to, by the largest of each 32: 1 to 3,
     /// or 0 where they stay floats.
     pub digits: u32,
+    /// True if codes of quantised weights, zero points and minimums meet activations apart, and a
+    /// block's scale its sums.
+    pub apart: bool,
     /// Its own tolerance if its arithmetic is not the operation's, such as rounding its inputs.
     pub tolerance: Option<OfState<P, Tolerance>>,
 }
@@ -353,6 +386,7 @@ impl<P: 'static> Variant<P> {
         unsupported: &|_, _| None,
         packing: Packing::Blocks,
         digits: 0,
+        apart: false,
         tolerance: None,
     };
 
@@ -446,6 +480,13 @@ pub struct Tolerance {
     /// [`Variant::digits`]. The reference derives from them and from the inputs what is allowed in
     /// addition.
     pub digits: u32,
+    /// [`Variant::apart`], of which the same holds.
+    pub apart: bool,
+    /// Operands of a product that are rounded to f16, of which the same holds.
+    pub f16_operands: u32,
+    /// True if activations pass through f16: those beyond 65504 may leave results that
+    /// are not finite.
+    pub f16_range: bool,
     /// Derivation of these figures.
     pub reason: &'static str,
 }
@@ -453,7 +494,16 @@ pub struct Tolerance {
 impl Tolerance {
     /// Tolerance of f32 arithmetic, without a rounding of its own.
     pub const fn new(k: f64, nmse: f64, reason: &'static str) -> Self {
-        Self { k, rounding: 0.0, nmse, digits: 0, reason }
+        Self {
+            k,
+            rounding: 0.0,
+            nmse,
+            digits: 0,
+            apart: false,
+            f16_operands: 0,
+            f16_range: false,
+            reason,
+        }
     }
 
     /// No tolerance beyond the rounding of how an output is stored.
@@ -550,14 +600,16 @@ impl<P: Params> Declaration<P> {
 impl<P: Params> Binding<P> {
     fn erase(&self) -> KernelBinding {
         let len = Len { count: of_state(self.len.count), text: self.len.text };
-        let (elem, draw) = (of_state(self.elem), of(self.draw));
-        Binding { name: self.name, role: self.role, elem, len, draw }
+        let (elem, draw, unread) = (of_state(self.elem), of(self.draw), of_state(self.unread));
+        Binding { name: self.name, role: self.role, elem, len, draw, spreads: self.spreads, unread }
     }
 }
 
 impl<P: Params> Variant<P> {
     pub(crate) fn erase(&self) -> KernelVariant {
-        let &Self { name, pins_loads, refreshes, tunables, packing, digits, as_stage, .. } = self;
+        let &Self {
+            name, pins_loads, refreshes, tunables, packing, digits, apart, as_stage, ..
+        } = self;
         let grid = |stage: &Stage<P>| Stage { entry: stage.entry, grid: on(stage.grid) };
         Variant {
             stages: list(self.stages.iter().map(grid)),
@@ -575,6 +627,7 @@ impl<P: Params> Variant<P> {
             pins_loads,
             refreshes,
             digits,
+            apart,
             tunables,
             packing,
         }
@@ -595,6 +648,11 @@ impl KernelBinding {
     /// Values that checks and benchmarks put there.
     pub fn draw(&self, shape: &Shape) -> Draw {
         (self.draw)(shape)
+    }
+
+    /// Vectors of a KV cache that no invocation may read.
+    pub fn unread(&self, problem: &Problem) -> Vec<usize> {
+        (self.unread)(&problem.shape, problem.state)
     }
 }
 
@@ -688,8 +746,8 @@ impl Kernel {
     /// Allowed distance of a variant from the reference.
     pub fn tolerance(&self, variant: Option<&KernelVariant>, problem: &Problem) -> Tolerance {
         let own = variant.and_then(|v| v.tolerance);
-        let digits = variant.map_or(0, |v| v.digits);
-        Tolerance { digits, ..own.unwrap_or(self.tolerance)(&problem.shape, problem.state) }
+        let (digits, apart) = variant.map_or((0, false), |v| (v.digits, v.apart));
+        Tolerance { digits, apart, ..own.unwrap_or(self.tolerance)(&problem.shape, problem.state) }
     }
 
     /// Problems that are always checked.

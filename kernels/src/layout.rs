@@ -384,7 +384,9 @@ impl KvVectors {
                     let blocks = vector.chunks(KV_BLOCK);
                     let scales: Vec<f16> = blocks
                         .map(|block| {
-                            let most = block.iter().fold(0f32, |most, v| most.max(v.abs()));
+                            // NaN is above all numbers.
+                            let most = block.iter().map(|v| v.abs()).max_by(f32::total_cmp);
+                            let most = most.unwrap_or(0.0);
                             let inverse = if most > 0.0 { 127.0 / most } else { 0.0 };
                             let quants = block.iter().map(|v| (v * inverse).round_ties_even());
                             bytes.extend(quants.map(|q| (q as i8).to_le_bytes()[0]));

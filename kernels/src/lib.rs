@@ -43,7 +43,7 @@ pub use adapter::{Capabilities, CooperativeMatrix, Feature, Mask, MatrixScalar};
 pub use codes::*;
 pub use descriptor::{
     Binding, Constants, Cost, Declaration, Draw, Elem, FusedProducer, Grid, Kernel, KernelBinding,
-    KernelVariant, Matrix, Role, Stage, Tolerance, Variant,
+    KernelVariant, Matrix, Role, Stage, Tolerance, Variant, spreads,
 };
 pub use layout::{KvVectors, Plane, RopeSpec};
 pub use param::{Param, ParamKind, Params, Problem, Shape, ShapeError, State};
@@ -101,21 +101,6 @@ pub fn link(text: &str, path: &str) -> Result<String, ReflectError> {
     })
 }
 
-/// `file:line` of a line in a linked text: in the numbering of the built-in module that it comes
-/// from, or of the file itself.
-pub fn place(text: &str, file: &str, line: usize) -> String {
-    // The linker names a module above its text.
-    let is_module = |line: &str| {
-        let path = line.strip_prefix("// ")?;
-        MODULES.iter().map(|(_, known, _)| *known).find(|known| *known == path)
-    };
-    let before = text.lines().take(line.saturating_sub(1)).enumerate();
-    match before.filter_map(|(i, line)| Some((i + 1, is_module(line)?))).last() {
-        Some((title, module)) => format!("{module}:{}", line - title),
-        None => format!("{file}:{line}"),
-    }
-}
-
 /// The modules of the folder that `name` is in, or else all folders.
 fn modules_near(name: &str) -> String {
     fn folder(name: &str) -> &str {
@@ -129,4 +114,16 @@ fn modules_near(name: &str) -> String {
         near.extend(folders.into_iter().map(|folder| format!("{folder}/…")));
     }
     near.join(", ")
+}
+
+/// The file and the line in it of a line of a linked text, both from 1. `file` is the file that the
+/// text begins with.
+pub fn place<'a>(text: &'a str, file: &'a str, line: usize) -> (&'a str, usize) {
+    let before = text.lines().take(line.saturating_sub(1)).collect::<Vec<_>>();
+    let heading = |line: &&'a str| {
+        let path = line.strip_prefix("// ")?;
+        MODULES.iter().any(|(_, known, _)| *known == path).then_some(path)
+    };
+    let found = before.iter().enumerate().rev().find_map(|(i, line)| Some((i, heading(line)?)));
+    found.map_or((file, line), |(i, path)| (path, line - i - 1))
 }

@@ -66,7 +66,8 @@ pub fn attention_append(
             };
             scores.push((0..d).map(|i| scale * q[i] * f64::from(k[i])).sum::<f64>());
             let terms = (0..d).map(|i| q_size[i].max(q[i].abs()) * size(i));
-            largest_size = largest_size.max(scale.abs() * terms.sum::<f64>());
+            let size = scale.abs() * terms.sum::<f64>();
+            largest_size = if size.is_finite() { largest_size.max(size) } else { largest_size };
         }
         let weights = softmax(&scores);
         let values = (0..slots).map(|slot| &v_cache[cache.row(kv_head, slot)]);

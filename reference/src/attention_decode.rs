@@ -96,7 +96,8 @@ pub(crate) fn attend(
             (f64::from(scale) * dot, f64::from(scale.abs()) * sum)
         };
         let (scores, sums): (Vec<f64>, Vec<f64>) = slots.clone().map(score).unzip();
-        let largest_sum = sums.into_iter().fold(0.0, f64::max);
+        // A slot whose score is -inf has no weight, however large the sum is.
+        let largest_sum = sums.into_iter().filter(|sum| sum.is_finite()).fold(0.0, f64::max);
         let values = slots.clone().map(|slot| &v_cache[cache.row(kv_head, slot)]);
         mixed(&softmax(&scores), values, cache.head_dim, largest_sum, &lost)
     }))

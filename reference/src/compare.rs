@@ -17,6 +17,10 @@
 //! errors grow faster than values, as those of attention do with its scores, the oracle gives the
 //! growth of the limit. NaN, infinities, an output of zeros and an empty output each fail by name.
 //!
+//! Where an input holds a NaN or an infinity, so do values that depend on it: a result has to be
+//! one of the two exactly where the value is. Values beyond the stored type's largest are stored as
+//! an infinity or as that largest: WGSL leaves open which.
+//!
 //! Source of the bound: Higham, *Accuracy and Stability of Numerical Algorithms*, ch. 3.
 
 use std::fmt;
@@ -34,7 +38,8 @@ pub struct Expected {
     /// The scale of rounding errors, one per value and in its unit; never negative.
     pub magnitude: Vec<f64>,
     /// Absolute error allowed to a correct kernel whatever its arithmetic, one per value and in its
-    /// unit; empty for none.
+    /// unit; empty for none. An infinity allows nothing more, except a result that is not finite: the
+    /// kernel may overflow on the way.
     pub absolute: Vec<f64>,
     /// Standard deviation of what rounded inputs add to the error, one per value and in its unit;
     /// empty for none. Magnitudes include the bound that follows: see [`digits`](crate::digits).
@@ -42,6 +47,10 @@ pub struct Expected {
     /// Ratio of squared errors with these inputs to those that the limit of NMSE was derived for;
     /// values below one count as one.
     pub amplified: f64,
+    /// True if an input holds a NaN or an infinity, or an oracle expects one without. Results must
+    /// not be finite where values are not, and the same where values are exact. Otherwise such a
+    /// value is a fault of the oracle.
+    pub spreads: bool,
 }
 
 impl Expected {
@@ -78,28 +87,38 @@ impl Expected {
             all.value.extend(part.value);
             all.magnitude.extend(part.magnitude);
             all.amplified = all.amplified.max(part.amplified);
+            all.spreads |= part.spreads;
         }
         all
     }
 
-    /// Largest |got − value| allowed to an element.
+    /// Largest |got − value| allowed to an element, also where the kernel may overflow instead.
     ///
     /// # Panics
     /// Beyond the last element.
     pub fn bound(&self, index: usize, tolerance: &Tolerance) -> f64 {
-        let absolute = self.absolute.get(index).copied().unwrap_or(0.0);
-        tolerance.bound(self.value[index], self.magnitude[index]) + absolute
+        let absolute = self.absolute.get(index).copied().filter(|a| a.is_finite());
+        tolerance.bound(self.value[index], self.magnitude[index]) + absolute.unwrap_or(0.0)
     }
 
     /// Limit of the squared errors of all elements together.
     pub fn squares_limit(&self, tolerance: &Tolerance) -> SquaresLimit {
+        let finite = (0..self.value.len()).filter(|&i| self.value[i].is_finite());
+        let unavoidable = finite.map(|i| self.unavoidable(i, tolerance)).sum();
+        SquaresLimit { nmse: self.nmse_limit(tolerance), unavoidable }
+    }
+
+    fn nmse_limit(&self, tolerance: &Tolerance) -> f64 {
+        tolerance.nmse * self.amplified.max(1.0)
+    }
+
+    /// Squared error of an element that any arithmetic in f32 may have.
+    fn unavoidable(&self, index: usize, tolerance: &Tolerance) -> f64 {
         // A sum may cancel: what rounding one of its terms leaves then outweighs what is left of it.
         let rounded = tolerance.k.min(0.5) * f64::from(f32::EPSILON);
-        let least = |magnitude: &f64| (tolerance.smallest() + rounded * magnitude).powi(2);
-        let rounded_inputs = self.deviation.iter().map(|d| (MEAN_DEVIATIONS * d).powi(2));
-        let unavoidable =
-            self.magnitude.iter().map(least).sum::<f64>() + rounded_inputs.sum::<f64>();
-        SquaresLimit { nmse: tolerance.nmse * self.amplified.max(1.0), unavoidable }
+        let deviation = self.deviation.get(index).copied().unwrap_or(0.0);
+        (tolerance.smallest() + rounded * self.magnitude[index]).powi(2)
+            + (MEAN_DEVIATIONS * deviation).powi(2)
     }
 
     /// The values rounded to `f32`, as input for a next operation.
@@ -136,6 +155,9 @@ pub struct Tolerance {
     pub nmse: f64,
 }
 
+/// Largest `f16`.
+const LARGEST_F16: f64 = 65_504.0;
+
 /// Distance of neighbouring subnormal `f16`s.
 const F16_SPACING: f64 = 1.0 / (1 << 24) as f64;
 
@@ -143,6 +165,19 @@ impl Tolerance {
     /// Allowed distance of a result from `value`, whose rounding errors scale with `magnitude`.
     pub fn bound(&self, value: f64, magnitude: f64) -> f64 {
         self.k * f64::from(f32::EPSILON) * magnitude + self.rounding * value.abs() + self.smallest()
+    }
+
+    /// Returns true if a result is what the stored type makes of a value beyond its largest.
+    fn holds_beyond(&self, value: f64, bound: f64, got: f64) -> bool {
+        let least = (value.abs() - bound).min(self.largest());
+        value.abs() + bound > self.largest()
+            && got.abs() >= least
+            && got.is_sign_negative() == value.is_sign_negative()
+    }
+
+    /// The largest value of the stored type.
+    fn largest(&self) -> f64 {
+        if self.rounding > 0.0 { LARGEST_F16 } else { f64::from(f32::MAX) }
     }
 
     /// The absolute error of the stored type even in a value near zero.
@@ -216,6 +251,16 @@ pub enum Mismatch {
     /// The output holds NaN or an infinity.
     #[error("not finite: {0}")]
     NotFinite(Worst),
+    /// A NaN or an infinity of an input is lost on the way to the output.
+    #[error("[{index}] is {got:e}, expected {expected}: a value that is not finite vanished")]
+    Vanished {
+        /// Index in the output.
+        index: usize,
+        /// Value of the kernel.
+        got: f64,
+        /// Value of the oracle.
+        expected: f64,
+    },
     /// Every element is zero and should not be: most likely the kernel never ran.
     #[error("all {elements} elements are zero: {worst}")]
     AllZero {
@@ -273,6 +318,7 @@ impl Mismatch {
             Mismatch::Empty
             | Mismatch::Length { .. }
             | Mismatch::Oracle { .. }
+            | Mismatch::Vanished { .. }
             | Mismatch::Exact { .. } => None,
         }
     }
@@ -303,26 +349,48 @@ pub fn compare(
     assert!([0, elements].contains(&expected.absolute.len()), "one allowance per value, or none");
     same_length(elements, got.len())?;
 
-    let mut worst = Worst { index: 0, got: 0.0, expected: 0.0, bound: f64::INFINITY };
-    let mut not_finite = None;
-    let mut exceeded = 0;
-    for (index, (&value, &got)) in expected.value.iter().zip(got).enumerate() {
+    let mut worst = Worst { index: 0, got: 0.0, expected: 0.0, bound: f64::MAX };
+    let (mut not_finite, mut vanished) = (None, None);
+    let (mut exceeded, mut compared) = (0, 0);
+    let (mut error, mut energy, mut unavoidable) = (0.0, 0.0, 0.0);
+    for (index, ((&value, &magnitude), &got)) in
+        expected.value.iter().zip(&expected.magnitude).zip(got).enumerate()
+    {
+        let got = f64::from(got);
+        if expected.spreads && !value.is_finite() {
+            if !is_kept(value, magnitude, got) {
+                vanished.get_or_insert(Mismatch::Vanished { index, got, expected: value });
+            }
+            continue;
+        }
         let bound = expected.bound(index, tolerance);
+        let may_overflow = expected.absolute.get(index) == Some(&f64::INFINITY);
         if !(value.is_finite() && bound.is_finite() && bound > 0.0) {
             return Err(Mismatch::Oracle { index, expected: value, bound });
         }
-        let this = Worst { index, got: got.into(), expected: value, bound };
+        let this = Worst { index, got, expected: value, bound };
+        let overflowed = may_overflow && !got.is_finite();
+        if overflowed || tolerance.holds_beyond(value, bound, got) {
+            continue;
+        }
         if !got.is_finite() {
             not_finite.get_or_insert(this);
         }
-        if index == 0 || this.ratio() > worst.ratio() {
+        if compared == 0 || this.ratio() > worst.ratio() {
             worst = this;
         }
+        compared += 1;
         exceeded += usize::from(this.ratio() > 1.0);
+        error += (got - value) * (got - value);
+        energy += value * value;
+        unavoidable += expected.unavoidable(index, tolerance);
     }
 
     if let Some(this) = not_finite {
         return Err(Mismatch::NotFinite(this));
+    }
+    if let Some(lost) = vanished {
+        return Err(lost);
     }
     if exceeded > 0 {
         return Err(if got.iter().all(|&g| g == 0.0) {
@@ -331,9 +399,8 @@ pub fn compare(
             Mismatch::Element { worst, exceeded, elements }
         });
     }
-    let (error, energy) = squares(expected.value.iter().copied(), got.iter().map(|&g| g.into()));
     let nmse = quotient(error, energy);
-    let SquaresLimit { nmse: limit, unavoidable } = expected.squares_limit(tolerance);
+    let limit = expected.nmse_limit(tolerance);
     if nmse <= limit || error <= limit * energy + unavoidable {
         // Where all values are zero any error is infinitely large beside them: this one is none.
         let nmse = if energy == 0.0 { 0.0 } else { nmse };
@@ -341,6 +408,15 @@ pub fn compare(
     } else {
         let limit = limit + quotient(unavoidable, energy);
         Err(Mismatch::Nmse { nmse, limit, worst })
+    }
+}
+
+/// Returns true if a result stands for a value that is not finite: any that is not finite, or the
+/// same where the value is exact.
+fn is_kept(value: f64, magnitude: f64, got: f64) -> bool {
+    match magnitude == 0.0 {
+        true => got == value || (got.is_nan() && value.is_nan()),
+        false => !got.is_finite(),
     }
 }
 
@@ -481,6 +557,60 @@ mod tests {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mismatch = with(3, bad).unwrap_err();
             assert!(matches!(mismatch, Mismatch::NotFinite(worst) if worst.index == 3));
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_must_not_vanish() {
+        let values: Expected =
+            [(f64::NAN, f64::NAN), (f64::INFINITY, 1.0), (1.0, 1.0)].into_iter().collect();
+        let spread = Expected { spreads: true, ..values.clone() };
+        for got in [[f32::NAN, f32::INFINITY, 1.0], [f32::INFINITY, f32::NAN, 1.0]] {
+            assert_eq!(compare(&spread, &got, &TOLERANCE).unwrap().worst.index, 2);
+            let mismatch = compare(&values, &got, &TOLERANCE).unwrap_err();
+            assert!(matches!(mismatch, Mismatch::Oracle { index: 0, .. }), "{mismatch}");
+        }
+        let vanished = compare(&spread, &[f32::NAN, f32::MAX, 1.0], &TOLERANCE).unwrap_err();
+        assert!(matches!(vanished, Mismatch::Vanished { index: 1, .. }), "{vanished}");
+        // It must not spread to what does not depend on it, and the rest must be right.
+        let mismatch = compare(&spread, &[f32::NAN; 3], &TOLERANCE).unwrap_err();
+        assert!(matches!(mismatch, Mismatch::NotFinite(worst) if worst.index == 2), "{mismatch}");
+        let mismatch = compare(&spread, &[f32::NAN, f32::NAN, 2.0], &TOLERANCE).unwrap_err();
+        assert!(matches!(mismatch, Mismatch::Element { .. }), "{mismatch}");
+    }
+
+    #[test]
+    fn an_exact_value_that_is_not_finite_is_met_by_itself() {
+        let all = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        for (i, expected) in all.iter().enumerate() {
+            let expected = Expected { spreads: true, ..Expected::exact(&[*expected, 1.0]) };
+            for (j, got) in all.iter().enumerate() {
+                let met = compare(&expected, &[*got, 1.0], &Tolerance { k: 0.0, ..TOLERANCE });
+                assert_eq!(met.is_ok(), i == j, "{expected:?}, {got}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_may_overflow_is_right_or_not_finite() {
+        let absolute = vec![0.0, f64::INFINITY];
+        let values: Expected = [(1.0, 1.0), (1e6, 1e6)].into_iter().collect();
+        let values = Expected { absolute, ..values };
+        for (got, passes) in [([1.0, 1e6], true), ([1.0, f32::NAN], true), ([1.0, 2e6], false)] {
+            assert_eq!(compare(&values, &got, &TOLERANCE).is_ok(), passes, "{got:?}");
+        }
+        assert!(compare(&values, &[f32::NAN, 1e6], &TOLERANCE).is_err());
+    }
+
+    #[test]
+    fn beyond_the_stored_type_lies_its_largest_or_an_infinity() {
+        let values: Expected = [(1e6, 1e6), (-7e4, 7e4), (3.0, 3.0)].into_iter().collect();
+        for got in [[f32::INFINITY, -65504.0, 3.0], [65504.0, f32::NEG_INFINITY, 3.0]] {
+            assert!(compare(&values, &got, &STORED_AS_F16).is_ok());
+            assert!(compare(&values, &got, &TOLERANCE).is_err());
+        }
+        for got in [[f32::NAN, -65504.0, 3.0], [-65504.0, -65504.0, 3.0], [1e3, -65504.0, 3.0]] {
+            assert!(compare(&values, &got, &STORED_AS_F16).is_err());
         }
     }
 

@@ -21,6 +21,13 @@
 //! (ε·top)² = 0.25·step² that is (1.5·c² + 1.25·(w₀² + (8d)²)) · (x/top)² beside the factors
 //! squared. They matter where a massive x meets a w near 0, which Σ|w·x| does not see.
 //!
+//! Activations that stay `f32` have no digits. Kernels that apply a block's scale d to sums round
+//! there too: they add up (q + o)·x, take o·Σx off, add m·Σx, and with a massive x where w is near
+//! 0 these all but cancel. Quants of four bits carry an o of up to 16, those of five 32, and their
+//! zero point. With c = d·q that is a term of a = |c| + 2·o·d + 2·|w₀|, which goes through some
+//! [`ROUNDINGS`], each of a variance of (ε·a·x)²/12. Quants of six and eight bits are floats less
+//! their zero point before they meet x.
+//!
 //! Errors of different activations are independent, so their variances add up over a row. Rows
 //! share the errors, so a row's is bounded by [`DEVIATIONS`] of it, and their mean square, which
 //! one activation may dominate, by [`MEAN_DEVIATIONS`] squared.
@@ -37,10 +44,14 @@ pub const DEVIATIONS: f64 = 6.0;
 /// 10⁵ normal ones exceed them.
 pub const MEAN_DEVIATIONS: f64 = 4.0;
 
+/// Additions that a term of `f32` activations goes through until its block's sum is complete: eight
+/// in a lane, two over four lanes, one that takes the offset off, and its product.
+const ROUNDINGS: f64 = 12.0;
+
 /// Activations with one step.
 const BLOCK: usize = 32;
 
-/// Digits of a rounded activation, in bytes: 1 to 3.
+/// Digits of a rounded activation, in bytes: 1 to 3, or 0 for `f32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digits(pub u32);
 
@@ -60,6 +71,9 @@ impl Digits {
     /// # Panics
     /// When lengths differ.
     pub fn deviation(self, format: Format, [row, zero, full]: [&[f32]; 3], x: &[f64]) -> f64 {
+        if self.0 == 0 {
+            return apart(format, [row, zero, full], x);
+        }
         let folds = matches!(format, Format::Q4_0 | Format::Q4_1 | Format::Q4K);
         let mut all = 0.0;
         for (i, x) in x.chunks(BLOCK).enumerate() {
@@ -94,8 +108,11 @@ impl Digits {
     /// Standard deviations of the products of rows with `x`, one per element of `deviations`.
     ///
     /// # Panics
-    /// When sizes do not fit, or when weights are no codes.
+    /// When sizes do not fit, or when weights are no codes and activations are rounded.
     pub fn deviations(self, format: Format, weights: &[u8], x: &[f64], deviations: &mut [f64]) {
+        if self.0 == 0 && matches!(format, Format::Q8_0 | Format::Q6K) {
+            return;
+        }
         let bytes = format.row_bytes(x.len());
         let mut rows = [vec![0.0; x.len()], vec![0.0; x.len()], vec![0.0; x.len()]];
         for (row, deviation) in weights.chunks(bytes).zip(deviations) {
@@ -105,6 +122,22 @@ impl Digits {
             *deviation = self.deviation(format, rows.each_ref().map(|row| &row[..]), x);
         }
     }
+}
+
+/// Standard deviation of a product whose codes, zero points and minimums meet `f32` apart.
+fn apart(format: Format, [row, zero, full]: [&[f32]; 3], x: &[f64]) -> f64 {
+    let (most, offset) = match format {
+        Format::Q4_0 | Format::Q4_1 | Format::Q4K => (15.0, 16.0),
+        Format::Q5_0 | Format::Q5_1 | Format::Q5K => (31.0, 32.0),
+        _ => return 0.0,
+    };
+    let terms = row.iter().zip(zero).zip(full).zip(x).map(|(((w, zero), full), x)| {
+        let [w, zero, full] = [w, zero, full].map(|v| f64::from(*v));
+        let step = (full - zero).abs() / most;
+        let term = (w - zero).abs() + 2.0 * offset * step + 2.0 * zero.abs();
+        (term * x).powi(2)
+    });
+    f64::from(f32::EPSILON) * (ROUNDINGS / 12.0 * terms.sum::<f64>()).sqrt()
 }
 
 /// Blocks with all bytes of their codes replaced, where some are given.
@@ -172,6 +205,18 @@ mod tests {
         // Only the step counts, and the weight 0 of the massive one rounds nothing of its own.
         let (one, massive) = (deviation(3, &[1.0; 32]), deviation(3, &x));
         assert_relative_eq!(massive / one, 254.0 / 2.5f64.sqrt(), max_relative = 1e-3);
+    }
+
+    #[test]
+    fn floats_by_hand() {
+        // q4_1 of scale 2 and minimum -1, all codes 0: a = 0 + 2·16·2 + 2·1 = 66, of 32 ones
+        // ε·√(32·66²). q8_0 has nothing apart.
+        let row: Vec<u8> = [0x00, 0x40, 0x00, 0xbc].into_iter().chain([0; 16]).collect();
+        let mut deviations = [0.0];
+        Digits(0).deviations(Format::Q4_1, &row, &[1.0; 32], &mut deviations);
+        let expected = f64::from(f32::EPSILON) * 66.0 * 32f64.sqrt();
+        assert_relative_eq!(deviations[0], expected, max_relative = 1e-12);
+        assert_eq!(deviation(0, &[1.0; 32]), 0.0);
     }
 
     #[test]

@@ -6,9 +6,10 @@
 //! ```
 //!
 //! Magnitudes, from how the error of `exp` and `tanh` reaches the output:
-//! - **Silu**: |y|·(1 + |g|·(1 − σ(g))) + |g·up|·2⁻¹⁰³. `exp` has a relative error of about
-//!   (1 + |g|)·ε and the share 1 − σ of it reaches σ. The last term, 2⁻¹²⁶/ε, covers a σ below the
-//!   normal range of `f32`, where `exp(−g)` overflows and a kernel rightly returns 0.
+//! - **Silu**: |y|·(1 + |g|·(1 − σ(g))) + |g·up|·2⁻¹⁰¹. `exp` has a relative error of about
+//!   (1 + |g|)·ε and the share 1 − σ of it reaches σ. The last term, 2⁻¹²⁴/ε, covers a σ near and
+//!   below the end of `f32`'s normal range, where `exp(−g)` leaves what WGSL divides by exactly and
+//!   a kernel rightly returns 0 or what it has at the end of that.
 //! - **Gelu**: |g·up|. `tanh` has an absolute error of a few ε, since that of its argument z, about
 //!   ε·|z|, is damped by 1 − tanh² z. For negative g it does not shrink with 1 + tanh, which
 //!   cancels.
@@ -42,7 +43,7 @@ pub(crate) fn gated(g: f64, up: f64, activation: Activation) -> (f64, f64) {
         Activation::Silu => {
             let sigmoid = 1.0 / (1.0 + (-g).exp());
             let y = g * sigmoid * up;
-            let flushed = (g * up).abs() * 2f64.powi(-103);
+            let flushed = (g * up).abs() * 2f64.powi(-101);
             (y, y.abs() * (1.0 + g.abs() * (1.0 - sigmoid)) + flushed)
         }
         Activation::GeluTanh => {

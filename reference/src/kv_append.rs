@@ -9,7 +9,7 @@
 //!
 //! A cache of q8_0 stores, for every 32 neighbours of a vector, a scale s, their largest magnitude
 //! over 127 rounded to f16, and quants, the values in units of the unrounded scale rounded to
-//! integers.
+//! integers. A NaN or an infinity becomes the scale, and all 32 are lost.
 
 use half::f16;
 
@@ -73,10 +73,12 @@ impl KvFormat {
 }
 
 /// Values that share a scale.
-const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 32;
 
+/// The largest magnitude; NaN where one of the values is.
 fn largest(block: &[f32]) -> f32 {
-    block.iter().fold(0.0, |most, v| most.max(v.abs()))
+    let larger = |most: f32, v: &f32| if v.is_nan() || v.abs() > most { v.abs() } else { most };
+    block.iter().fold(0.0, larger)
 }
 
 /// Value of one quant, plus the effect on 127 quants of the scale's smallest step in f16.
@@ -166,6 +168,11 @@ mod tests {
         // -1.5 quants are a tie and become -2, 2.45 become 2.
         assert_eq!(vector[..4], [254.0, -4.0, 4.0, 0.0]);
         assert_eq!(vector[32], -127.0 * f16::from_f32(1.0 / 127.0).to_f32());
+        for wrong in [f32::NAN, f32::INFINITY] {
+            (vector[4], vector[5]) = (wrong, 1.0);
+            KvFormat::Q8_0.round(&mut vector);
+            assert!(vector[..32].iter().all(|v| !v.is_finite()) && vector[32].is_finite());
+        }
         let mut nothing = [0.0, -0.0];
         KvFormat::Q8_0.round(&mut nothing);
         assert_eq!(nothing, [0.0; 2]);

@@ -28,7 +28,8 @@ pub fn nll(logits: &[f32], tokens: &[u32]) -> Expected {
         for l in row {
             let d = f64::from(*l) - largest;
             sum += d.exp();
-            moved += d.exp() * d.abs();
+            // An infinity below the largest adds nothing.
+            moved += if d == f64::NEG_INFINITY { 0.0 } else { d.exp() * d.abs() };
         }
         let magnitude = largest.abs() + logit.abs() + 1.0 + moved / sum + sum.ln();
         (largest + sum.ln() - logit, magnitude)

@@ -8,7 +8,7 @@
 //! heads first: its sum is rounded to f32, as kernels do, and a value's magnitude is that sum.
 
 use crate::Expected;
-use crate::kv_append::{CacheShape, KvFormat};
+use crate::kv_append::{BLOCK, CacheShape, KvFormat};
 use crate::qk_norm_rope::qk_norm_rope;
 use crate::rope::Rope;
 
@@ -81,7 +81,18 @@ pub fn store(
         if format == KvFormat::Q8_0 {
             let vector: Vec<f32> = new.value[token].iter().map(|v| *v as f32).collect();
             cache.absolute.resize(cache.value.len(), 0.0);
-            cache.absolute[row].copy_from_slice(&format.error(&vector));
+            cache.absolute[row.clone()].copy_from_slice(&format.error(&vector));
+            // A scale among the subnormals of f16 is rounded by up to half their spacing.
+            let spacing = 2f64.powi(-24);
+            cache.deviation.resize(cache.value.len(), 0.0);
+            cache.deviation[row.clone()].fill(127.0 * spacing / 12f64.sqrt());
+            let blocks = cache.value[row.clone()].chunks_mut(BLOCK);
+            for (block, size) in blocks.zip(cache.magnitude[row].chunks_mut(BLOCK)) {
+                if block.iter().any(|v| !v.is_finite()) {
+                    block.fill(f64::NAN);
+                    size.fill(f64::NAN);
+                }
+            }
         }
     }
 }

@@ -34,6 +34,15 @@ pub fn residual_rms_norm(
         })
         .collect();
     stream.deviation.clone_from(&b.deviation);
+    if post.is_some() {
+        // A sum of n squares, one after another, has a standard deviation of ε·√n/6 of itself, and
+        // its root half of that, which all elements share. It shows where the branch and x cancel.
+        let common = f64::from(f32::EPSILON) * (x.len() as f64).sqrt() / 12.0;
+        stream.deviation.resize(x.len(), 0.0);
+        for (deviation, b) in stream.deviation.iter_mut().zip(&b.value) {
+            *deviation = deviation.hypot(common * b);
+        }
+    }
     let y = next.map(|norm| norm.of(&stream));
     (stream, y)
 }

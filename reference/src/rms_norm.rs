@@ -42,7 +42,8 @@ impl RmsNorm<'_> {
         assert_eq!(x.value.len(), self.weight.len(), "one weight per element");
         let mean = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>() / v.len() as f64;
         let inverse = 1.0 / (mean(&x.value) + f64::from(self.eps)).sqrt();
-        let spread = mean(&x.magnitude).sqrt() * inverse;
+        // Beside an infinity all others are 0, whatever their errors.
+        let spread = if inverse == 0.0 { 0.0 } else { mean(&x.magnitude).sqrt() * inverse };
         let factor = |w: &f32| inverse * (f64::from(self.offset) + f64::from(*w));
         let mut y: Expected = x
             .value

@@ -40,7 +40,16 @@ fn bindings(kernel: &Kernel) -> String {
         format!("{} ({role}: {})", code(binding.name), stored(kernel, binding))
     };
     let all: Vec<String> = kernel.bindings.iter().map(one).collect();
-    paragraph(&format!("Bindings: {}.", all.join(", ")))
+    let spread: Vec<&str> = kernel.bindings.iter().filter(|b| b.spreads).map(|b| b.name).collect();
+    let shows = match spread.is_empty() {
+        true => String::new(),
+        false => format!(
+            " A NaN or an infinity in {} shows in every output that depends on it \
+             ([what that means](../testing.md#values-that-are-not-finite)).",
+            codes(spread)
+        ),
+    };
+    paragraph(&format!("Bindings: {}.{shows}", all.join(", ")))
 }
 
 /// Types of a binding's elements over all problems that are checked or benchmarked.

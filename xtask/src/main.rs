@@ -9,6 +9,7 @@
 //! | `kernel NAME` | the declaration of an operation, and its fastest variants ([`kernel`]) |
 //! | `record FILE` | tables of a record of whole generations |
 //! | `engines` | other engines' kernels against ours |
+//! | `stress` | kinds of values among the stress inputs of checks |
 
 mod kernel;
 mod markdown;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use lathe_harness::data::record::{Body, Record};
+use lathe_harness::judge::check::Stress;
 use lathe_harness::report::generation;
 use measured::Measurements;
 
@@ -128,8 +130,19 @@ fn contents(root: &Path, block: &str, measurements: &Measurements) -> Result<Str
         }
         "record" => generations(&root.join(argument), argument),
         "engines" => Ok(measurements.engines()),
+        "stress" => Ok(stress()),
         _ => Err("there is no such kind of block".into()),
     }
+}
+
+/// A table of the kinds of stress inputs, in the order of their turns.
+fn stress() -> String {
+    let kinds = Stress::TURNS.iter().enumerate().map(|(turn, kind)| {
+        let (name, values) = kind.describe();
+        format!("| {turn} | {name} | {values} |\n")
+    });
+    let head = "| seed mod 8 | kind | values |\n|---|---|---|\n";
+    head.to_owned() + &kinds.collect::<String>()
 }
 
 /// The tables of a record of whole generations.

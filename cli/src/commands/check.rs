@@ -8,7 +8,9 @@ use clap::Args;
 use lathe_harness::error::{Error, Result};
 use lathe_harness::gpu::{Checks, Gpu};
 use lathe_harness::judge::check::{CaseResult, Report, Request, Verdict, sweep};
+use serde::Serialize;
 
+use super::sanitize;
 use crate::global::Global;
 use crate::wgsl::{WgslOpts, watch};
 use crate::{out, table};
@@ -26,8 +28,20 @@ pub(crate) struct Opts {
     /// Stop at the first case that fails
     #[arg(long)]
     fail_fast: bool,
+    /// Run the fixed cases, or those of --shape, in the interpreter of `sanitize` too
+    #[arg(long)]
+    sanitize: bool,
     #[command(flatten)]
     wgsl: WgslOpts,
+}
+
+/// The report with that of the interpreter.
+#[derive(Serialize)]
+struct Both<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sanitized: Option<&'a lathe_harness::judge::sanitize::Report>,
 }
 
 pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
@@ -51,8 +65,19 @@ fn once(global: &Global, opts: &Opts, gpu: &Arc<Gpu>) -> Result<()> {
         bar.inc(1);
     })?;
     bar.finish_and_clear();
-    global.print(&report, || print(&report, gpu.checks));
+    let sanitized = match opts.sanitize {
+        true => Some(sanitize::sanitized(global, &targets, request.shape, opts.seed)?),
+        false => None,
+    };
+    global.print(&Both { report: &report, sanitized: sanitized.as_ref() }, || {
+        print(&report, gpu.checks);
+        sanitized.iter().for_each(sanitize::print);
+    });
+    let faulty = sanitized.map_or(0, |sanitized| sanitized.failed);
     match report.failed {
+        0 if faulty > 0 => {
+            Err(Error::CheckFailed(format!("{faulty} cases have faults in the interpreter")))
+        }
         0 if report.passed == 0 => {
             let reason = report.cases.iter().find_map(|case| match &case.verdict {
                 Verdict::Unavailable { reason } => Some(format!(", the first because {reason}")),

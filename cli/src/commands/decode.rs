@@ -10,14 +10,20 @@ use lathe_harness::decode::graph::Selected;
 use lathe_harness::decode::memory::{self, Taken};
 use lathe_harness::decode::{GaveUp, Looks, Prompts, Run, Script, Session, VERIFIED};
 use lathe_harness::error::{Error, Result};
+use lathe_harness::execute::interpreter::Found;
 use lathe_harness::gpu::Pipelines;
+use lathe_harness::judge::sanitize::capabilities;
 use lathe_harness::measure::copy_bandwidth;
+use lathe_harness::plan::persistent::Persistent;
 use serde::Serialize;
 
 use crate::global::Global;
 use crate::model::{ExecutorName, Loaded, ModelOpts, Ran, Reported, Shown};
 use crate::profile::{ProfileOpts, Profiled};
-use crate::{args, table};
+use crate::{args, out, table};
+
+/// Invocations of a subgroup in the interpreter.
+const INTERPRETED_SUBGROUP: u32 = 32;
 
 #[derive(Debug, Args)]
 pub(crate) struct Opts {
@@ -73,6 +79,24 @@ struct StepMs {
     p95: f64,
 }
 
+/// The comparison with the reference.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Verdict {
+    Held(Verified),
+    /// Always false.
+    Failed(bool),
+}
+
+/// A run whose outputs are wrong.
+#[derive(Serialize)]
+struct Failed {
+    #[serde(rename = "failed")]
+    why: String,
+    /// Figures up to the position that failed; null where nothing was compared.
+    compared: Option<Verified>,
+}
+
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -104,10 +128,13 @@ struct Report {
     bytes_per_token: u64,
     copy_gb_s: Option<f64>,
     bandwidth_fraction: Option<f64>,
-    verified: Option<Verified>,
-    /// The reason for which the outputs are wrong; absent where they are not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failed: Option<String>,
+    /// Null where nothing was compared.
+    verified: Option<Verdict>,
+    /// Faults of kernels that the interpreter saw.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    findings: Vec<Found>,
+    #[serde(flatten)]
+    failed: Option<Failed>,
     /// Absent where none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     persistent_gave_up: Option<GaveUp>,
@@ -141,16 +168,28 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         ..Script::default()
     };
     options.context = script.positions();
-    let (gpu, verify) = (opts.executor.open(global)?, opts.verified(&script));
+    let interprets = opts.executor == ExecutorName::Interpret;
+    let gpu = if interprets { None } else { opts.executor.open(global)? };
+    let verify = opts.verified(&script);
     if let Some(option) = opts.profile.asked() {
         let Some(gpu) = &gpu else {
-            let error = format!("{option} times a GPU; it goes without --executor cpu");
+            let error = format!("{option} times a GPU; it goes with --executor gpu");
             return Err(Error::Usage(error));
         };
         let profiled = Profiled { gpu, model: &model, options, script: &script, verify };
         return opts.profile.run(global, profiled);
     }
-    let graph = model.graph(gpu.as_deref(), &options)?;
+    if interprets {
+        if !matches!(options.persistent, Persistent::Auto | Persistent::Off) {
+            let why = "--executor interpret gives every stage a dispatch: --persistent off";
+            return Err(Error::Usage(why.into()));
+        }
+        options.persistent = Persistent::Off;
+    }
+    let graph = match interprets {
+        true => model.graph_for(&capabilities(INTERPRETED_SUBGROUP), &options)?,
+        false => model.graph(gpu.as_deref(), &options)?,
+    };
     let mut shown = Shown::decoding(global, &model, &script, opts.logits_out.as_deref());
     // Before the weights take the memory; a device too full to copy has no figure.
     let copy = match gpu.as_deref().map(copy_bandwidth) {
@@ -166,15 +205,30 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let every_step = opts.logits_out.is_some()
         || !script.forced.is_empty()
         || verify == Some(script.positions());
-    let mut session = Session::new(&model, graph, executor, options);
+    let mut session = match interprets {
+        true => Session::interpreted(&model, graph, options, INTERPRETED_SUBGROUP),
+        false => Session::new(&model, graph, executor, options),
+    };
     let mut run = Run::default();
     let decoded = session.decode(&script, Looks { verify, every_step }, &mut run, &mut shown);
-    // What was handed out has its figures, whatever was found wrong after it.
+    // What was handed out has its figures, whatever was found wrong after it; so has a document.
     let failed = match decoded {
         Ok(()) => None,
-        Err(Error::CheckFailed(why)) if !run.generated.is_empty() => Some(why),
-        Err(error) => return Err(error),
+        Err(Error::CheckFailed(why)) if global.json || !run.generated.is_empty() => {
+            Some(Failed { why, compared: run.verified })
+        }
+        Err(error) => {
+            for found in session.found() {
+                eprintln!("{}", out::escaped(&found.to_string()));
+            }
+            return Err(error);
+        }
     };
+    let failed = failed.or_else(|| {
+        let first = session.found().first()?;
+        let why = format!("{} faults in kernels, the first: {first}", session.found().len());
+        Some(Failed { why, compared: run.verified })
+    });
     let predicted = shown.finish();
     let memory = predicted.zip(gpu.as_deref());
     let memory = memory.map(|(predicted, gpu)| predicted.measured(gpu, session.device_bytes()));
@@ -186,8 +240,14 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let (prompt, decoded) = (script.prompt.len(), run.steps.len());
     let gpu_ms = run.gpu.map(|t| t.as_secs_f64() * 1e3 / run.decode_steps.max(1) as f64);
     let bytes_per_token = graph.bytes(prompt + decoded / 2 + 1) as u64;
+    let mut ran = Ran::of(&model.file.path, gpu.as_deref(), options);
+    if interprets {
+        ran.executor = "interpret";
+        ran.adapter.name = "interpreter".into();
+    }
     let report = Report {
-        ran: Ran::of(&model.file.path, gpu.as_deref(), options),
+        ran,
+        findings: session.found().to_vec(),
         sampling: options.sampling.map(|s| Reported::of(s, options.seed)),
         prompt_text,
         text: model.text(&run.generated),
@@ -209,7 +269,10 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         bandwidth_fraction: gpu_ms
             .zip(copy)
             .map(|(ms, copy)| bytes_per_token as f64 / (ms * 1e-3) / (copy * 1e9)),
-        verified: run.verified,
+        verified: match failed {
+            None => run.verified.map(Verdict::Held),
+            Some(_) => Some(Verdict::Failed(false)),
+        },
         failed,
         selected: graph.selected.clone(),
         prompt_tokens: script.prompt,
@@ -217,7 +280,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         persistent_gave_up: run.persistent_gave_up,
     };
     global.print(&report, || print(&report));
-    report.failed.map_or(Ok(()), |why| Err(Error::CheckFailed(why)))
+    report.failed.map_or(Ok(()), |failed| Err(Error::CheckFailed(failed.why)))
 }
 
 fn rate(count: usize, time: Duration) -> f64 {
@@ -228,6 +291,9 @@ fn rate(count: usize, time: Duration) -> f64 {
 fn print(r: &Report) {
     let ids: Vec<_> = r.generated.iter().map(ToString::to_string).collect();
     eprintln!("tokens {}", ids.join(","));
+    for found in &r.findings {
+        eprintln!("{}", out::escaped(&found.to_string()));
+    }
     let figure = |text: String| match (&r.verified, &r.failed) {
         (_, Some(_)) => format!("{text} (wrong)"),
         (Some(_), None) => text,
@@ -236,7 +302,12 @@ fn print(r: &Report) {
     let adapter = &r.ran.adapter;
     let checks = adapter.runtime_checks;
     let steps = r.decode_tok_s.zip(r.step_ms.as_ref());
-    let verified = r.verified.as_ref().map(|v| {
+    let compared = match (&r.verified, &r.failed) {
+        (_, Some(failed)) => failed.compared.as_ref(),
+        (Some(Verdict::Held(verified)), None) => Some(verified),
+        _ => None,
+    };
+    let verified = compared.map(|v| {
         // The last token is chosen and not looked at.
         let all = (r.prompt_tokens.len() + r.generated.len()).saturating_sub(1).max(v.positions);
         let which = match v.positions < all {
@@ -244,12 +315,13 @@ fn print(r: &Report) {
             false => format!("all {all}"),
         };
         let Verified { positions, worst_nmse, worst_kl, same_top1, .. } = v;
+        let wrong = if r.failed.is_some() { "WRONG: " } else { "" };
         format!(
-            "{which} positions, NMSE ≤ {worst_nmse:.1e}, KL ≤ {worst_kl:.1e}, same top-1 at \
+            "{wrong}{which} positions, NMSE ≤ {worst_nmse:.1e}, KL ≤ {worst_kl:.1e}, same top-1 at \
              {same_top1} of {positions}"
         )
     });
-    let end = r.verified.as_ref().and_then(|v| v.end_nmse);
+    let end = compared.and_then(|v| v.end_nmse);
     let rows = [
         (
             "adapter",

@@ -7,6 +7,7 @@ use super::decoder::Decoder;
 use super::graph::DecodeGraph;
 use super::model::Model;
 use super::options::{DecodeOptions, Script};
+use super::prompts;
 use super::verify::{Checked, VERIFIED};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::GpuExecutor;
@@ -22,6 +23,10 @@ use lathe_record::steady::steady;
 
 /// Timed steps of a sample.
 const STEPS: usize = 32;
+
+/// Tokens before them, and the seed they are drawn from: every run has the same.
+const PROMPT: usize = 4;
+const PROMPT_SEED: u32 = 1;
 
 /// One side on the device.
 struct Side {
@@ -66,12 +71,10 @@ pub fn decode(
     options: &AbOptions,
     verify: bool,
 ) -> Result<(Outcome, Option<Verified>)> {
-    let script = Script {
-        prompt: vec![1, 2, 3, 4],
-        generate: STEPS + 1,
-        steps_per_submit: Some(8),
-        ..Script::default()
-    };
+    // Text: rows of control tokens lose most of their digits to any storage.
+    let prompt = prompts::drawn(&Model::open(model)?, PROMPT_SEED, PROMPT)?;
+    let script =
+        Script { prompt, generate: STEPS + 1, steps_per_submit: Some(8), ..Script::default() };
     // Each side has pipelines of its own, and a coin says which is compiled and laid out first.
     let mut b_first = Rng::fresh().below(2) == 1;
     let context = script.positions();

@@ -4,8 +4,8 @@
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::Execute;
 use lathe_device::judge::finite::{self, Narrow, NotFinite};
-use lathe_device::plan::recording::Part;
-use lathe_kernels::{STATE_WORDS, StateWord};
+use lathe_device::plan::recording::{Part, TensorInit};
+use lathe_kernels::{FloatFormat, STATE_WORDS, StateWord};
 use lathe_model::ModelFile;
 use lathe_reference::argmax::NO_TOKEN;
 
@@ -83,12 +83,10 @@ impl Decoder<'_> {
         let cause = match self.weight(*layer) {
             Some(weight) => weight,
             None => match narrow {
-                Some(Narrow::Activations) => {
-                    "f16 holds values up to 65504: --activations f32 has room".into()
-                }
-                Some(Narrow::PromptActivations) => {
-                    "f16 holds values up to 65504: --prompt-activations f32 has room".into()
-                }
+                Some(Narrow::Activations) => format!(
+                    "f16 holds values up to 65504, f32 has room: {}",
+                    self.wider_activations().join(" ")
+                ),
                 Some(Narrow::Kv) => {
                     "the cache's scales and values are f16, up to 65504: --kv f32 has room".into()
                 }
@@ -105,8 +103,21 @@ impl Decoder<'_> {
         )
     }
 
+    /// Options that widen all activations of the graph: another value may overflow next.
+    fn wider_activations(&self) -> Vec<&'static str> {
+        let tensors = &self.graph.recording.tensors;
+        let is_narrow = |of_chunk: bool| {
+            tensors.iter().filter(|tensor| tensor.is_of_chunk() == of_chunk).any(|tensor| {
+                matches!(tensor.content, TensorInit::Activation { format, .. }
+                    if format != FloatFormat::F32)
+            })
+        };
+        let options = [(true, "--prompt-activations f32"), (false, "--activations f32")];
+        options.into_iter().filter(|(of, _)| is_narrow(*of)).map(|(_, option)| option).collect()
+    }
+
     /// The weight in the file that is not finite: of this layer or of none, else of any.
-    fn weight(&self, layer: Option<usize>) -> Option<String> {
+    pub(super) fn weight(&self, layer: Option<usize>) -> Option<String> {
         let path = &self.graph.path;
         let file = ModelFile::open(path).ok()?;
         let values = lathe_model::finite::values(&file).not_finite;

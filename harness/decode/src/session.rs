@@ -10,6 +10,7 @@ use super::options::{DecodeOptions, Prompts, Script};
 use super::verify::{Checked, Verifier};
 use super::{Observer, Phase};
 use lathe_device::error::{Error, Result};
+use lathe_device::execute::interpreter::{self, Found, Interpreter};
 use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_device::gpu::{Gpu, Pipelines, Policy};
 use lathe_device::plan::persistent::Persistent;
@@ -31,6 +32,7 @@ pub struct Session<'a> {
 enum Executor {
     Gpu(GpuExecutor),
     Cpu(CpuExecutor),
+    Interpreter(Interpreter),
 }
 
 impl Model {
@@ -92,11 +94,32 @@ impl<'a> Session<'a> {
         Self { model, graph, executor, options }
     }
 
+    /// A session whose kernels run in the interpreter, with subgroups of `width` invocations.
+    pub fn interpreted(
+        model: &'a Model,
+        graph: DecodeGraph,
+        options: DecodeOptions,
+        width: u32,
+    ) -> Self {
+        let settings =
+            interpreter::Options { width, seed: u64::from(options.seed), ..Default::default() };
+        let executor = Interpreter::new(Arc::clone(&graph.recording), settings);
+        Self { model, graph, executor: Executor::Interpreter(executor), options }
+    }
+
+    /// Faults of kernels that the interpreter has seen.
+    pub fn found(&self) -> &[Found] {
+        match &self.executor {
+            Executor::Interpreter(executor) => &executor.found,
+            Executor::Gpu(_) | Executor::Cpu(_) => &[],
+        }
+    }
+
     /// Bytes of the executor's buffers on a device.
     pub fn device_bytes(&self) -> u64 {
         match &self.executor {
             Executor::Gpu(executor) => executor.device_bytes(),
-            Executor::Cpu(_) => 0,
+            Executor::Cpu(_) | Executor::Interpreter(_) => 0,
         }
     }
 
@@ -187,7 +210,7 @@ impl<'a> Session<'a> {
         let Looks { verify, every_step } = looks.unwrap_or_default();
         let gpu = match &self.executor {
             Executor::Gpu(executor) => Some(Arc::clone(&executor.gpu)),
-            Executor::Cpu(_) => None,
+            Executor::Cpu(_) | Executor::Interpreter(_) => None,
         };
         let mut decoder = self.decoder();
         if every_step {
@@ -204,23 +227,26 @@ impl<'a> Session<'a> {
             };
             let mut behind = Behind { on, known, verifier };
             let played = decoder.play(&script, Pace::Steps, run, &mut behind);
-            run.verified = behind.verifier.map(|verifier| verifier.verified());
+            run.verified = behind.verifier.as_ref().map(Verifier::verified);
             played?;
-            if let Some(verified) = &mut run.verified {
-                verified.end_nmse = decoder.end_agrees(0)?;
+            if let Some((verified, verifier)) = run.verified.as_mut().zip(behind.verifier.as_mut())
+            {
+                verified.end_nmse = decoder.end_agrees(0, Some(verifier))?;
             }
             return on.looked();
         }
         if verify.is_some() {
             on.phase(Phase::Verifying);
         }
-        let mut checked = Checked::begin(&mut decoder, script.clone(), verify)?;
+        let mut checked = Checked::unverified(script.clone());
+        let begun = checked.verify(&mut decoder, verify);
+        run.verified = checked.verified();
+        begun?;
         if let Some(gpu) = gpu.filter(|_| looks.is_some()) {
             on.phase(Phase::WarmingUp);
             settle(&gpu.adapter, &mut decoder, script)?;
         }
         on.phase(Phase::Running);
-        run.verified = checked.verified();
         checked.play(&mut decoder, Pace::Timed, run, &mut Behind { on, known, verifier: None })?;
         if verify.is_some() {
             on.phase(Phase::VerifyingEnd);
@@ -266,6 +292,7 @@ impl<'a> Session<'a> {
         let executor: &mut dyn Execute = match &mut self.executor {
             Executor::Gpu(executor) => executor,
             Executor::Cpu(executor) => executor,
+            Executor::Interpreter(executor) => executor,
         };
         Decoder::new(&self.graph, executor)
     }

@@ -3,150 +3,41 @@
 
 use std::sync::Arc;
 
-use lathe_kernels::{FloatFormat, KvFormat, StateWord};
+mod measure;
+mod rounding;
+
+use lathe_kernels::StateWord;
 use lathe_reference::argmax::argmax;
 
 use super::Observer;
 use super::decoder::{Decoder, Pace, Run, Seen, prompt_parts, runs_in_chunks};
 use super::graph::DecodeGraph;
 use super::options::{Prompts, Script};
-use super::perplexity::Distribution;
 use super::sampling::sample_token;
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
 use lathe_device::judge::{self, diff::Divergence};
-use lathe_device::plan::recording::{Part, TensorInit};
+use lathe_device::plan::recording::Part;
 use lathe_record::record::Verified;
+
+use measure::Storage;
+pub use measure::logits_limit;
+use rounding::{Judged, Reached, Rounding};
 
 /// Positions that are verified before anything is timed, where nothing else is asked.
 pub const VERIFIED: usize = 8;
 
-/// Largest accepted distance of a step's logits from another run's of the same tokens, by what is
-/// stored in fewer bits than f32.
-///
-/// Softmax and argmax are blind to a shift of all logits, and most of a trained model's error is
-/// one, so logits are compared centred: less their mean. The limits come from SmolLM2-135M in
-/// float64 with nothing but storage rounded, against plain float64, over 1069 positions of five
-/// prompts. E is the largest NMSE of a position:
-///
-/// | rounded | E, centred | E, with the shift |
-/// |---|---|---|
-/// | KV f16 | 2.7e-6 | 2.0e-5 |
-/// | inputs of matrices f16 | 4.2e-6 | 3.4e-5 |
-/// | both | 1.9e-5 | 7.9e-5 |
-/// | KV q8_0 | 1.5e-3 | 1.3e-2 |
-///
-/// Two correct runs lie within E of the exact logits, so within 4 E of each other; twice that is
-/// left for other prompts. In f32 the device and the reference differ by up to 3.1e-10 there.
-fn limit(graph: &DecodeGraph, chunks: bool) -> f64 {
-    const MARGIN: f64 = 8.0;
-    let (mut kv, mut acts) = (KvFormat::F32, false);
-    for tensor in &graph.recording.tensors {
-        match tensor.content {
-            TensorInit::Kv { vectors, .. } => kv = vectors.format,
-            TensorInit::Activation { format, .. } if chunks || !tensor.is_of_chunk() => {
-                acts |= format != FloatFormat::F32;
-            }
-            _ => {}
-        }
-    }
-    let [centred, shifted] = match (kv, acts) {
-        (KvFormat::F32, false) => [1.25e-9; 2],
-        (KvFormat::F16, false) => [2.7e-6, 2.0e-5],
-        (KvFormat::F32, true) => [4.2e-6, 3.4e-5],
-        (KvFormat::F16, true) => [1.9e-5, 7.9e-5],
-        (KvFormat::Q8_0, _) => [1.5e-3, 1.3e-2],
-    };
-    MARGIN * if shift_counts(graph) { shifted } else { centred }
-}
-
-/// Largest accepted NMSE of a step's logits, whether its prompt ran in chunks or not.
-pub fn logits_limit(graph: &DecodeGraph) -> f64 {
-    limit(graph, true)
-}
-
-/// True where a repetition penalty follows: it scales logits, so that their zero matters. No
-/// architecture that is decoded caps its logits.
-fn shift_counts(graph: &DecodeGraph) -> bool {
-    graph.sampling.is_some_and(|sampling| sampling.repeat_penalty != 1.0)
-}
-
-/// Distance of logits from those expected.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Distance {
-    /// Squared error over the variance of the expected logits, the shift left out where it does
-    /// not count.
-    nmse: f64,
-    /// Largest error of a logit over the standard deviation of the expected ones.
-    largest: f64,
-    /// Divergence of the probabilities, nats.
-    kl: f64,
-    /// Likeliest tokens.
-    top: [usize; 2],
-}
-
-impl Distance {
-    fn of(expected: &[f32], got: &[f32], shift_counts: bool) -> Self {
-        let n = expected.len() as f64;
-        let mean = |values: &[f32]| values.iter().map(|v| f64::from(*v)).sum::<f64>() / n;
-        let (centre, shift) = (mean(expected), mean(got) - mean(expected));
-        let shift = if shift_counts { 0.0 } else { shift };
-        let (mut error, mut energy, mut largest) = (0.0, 0.0, 0f64);
-        for (e, g) in expected.iter().zip(got).map(|(e, g)| (f64::from(*e), f64::from(*g))) {
-            let off = g - e - shift;
-            error += off * off;
-            largest = largest.max(off.abs());
-            energy += (e - centre) * (e - centre);
-        }
-        let [p, q] = [expected, got].map(Distribution::of);
-        let ratio = |error: f64, of: f64| if error == 0.0 { 0.0 } else { error / of };
-        Self {
-            nmse: ratio(error, energy),
-            largest: ratio(largest, (energy / n).sqrt()),
-            kl: p.divergence(&q).max(0.0),
-            top: [p.likeliest(), q.likeliest()],
-        }
-    }
-}
-
-/// A logit may be off by this many root mean squares of the accepted error. Among 262144 values
-/// of a normal distribution the largest is 4.6 of them.
-const OUTLIER: f64 = 8.0;
-
-/// Distance of logits; an error with `fault`'s words where it exceeds the limit or is no number.
-fn compared(
-    graph: &DecodeGraph,
-    expected: &[f32],
-    got: &[f32],
-    limit: f64,
-    fault: impl FnOnce(String) -> String,
-) -> Result<Distance> {
-    let counts = shift_counts(graph);
-    let d = Distance::of(expected, got, counts);
-    let most = OUTLIER * limit.sqrt();
-    let (nmse, largest) = (d.nmse, d.largest);
-    let centred = if counts { "" } else { " centred" };
-    let why = if nmse.is_nan() || nmse > limit {
-        format!("NMSE{centred} {nmse:.3e} > {limit:.1e}")
-    } else if largest > most {
-        format!(
-            "NMSE{centred} {nmse:.3e}, but one logit is {largest:.3} > {most:.3} deviations off"
-        )
-    } else {
-        return Ok(d);
-    };
-    let top = match d.top {
-        [a, b] if a == b => format!("both find {a} likeliest"),
-        [a, b] => format!("likeliest {b} for {a}"),
-    };
-    Err(Error::CheckFailed(fault(format!("{why}, KL {:.1e}, {top}", d.kl))))
-}
+/// Longest sequence at whose end the reference measures what narrow storage costs: it takes several
+/// of its runs.
+const MEASURED: usize = 64;
 
 /// A second executor that repeats each observed step, and compares.
 pub struct Verifier<'a> {
     reference: Decoder<'a>,
-    /// True once tokens ran in chunks, which may store more in few bits.
-    in_chunks: bool,
+    /// Tokens that ran in chunks, which may store more in few bits.
+    in_chunks: usize,
+    /// The cost of the storage, once a position needs it.
+    rounding: Option<Rounding<'a>>,
     /// Result so far.
     seen: Verified,
     /// Steps compared.
@@ -168,7 +59,8 @@ impl<'a> Verifier<'a> {
     ) -> Result<Self> {
         let mut reference = Decoder::new(graph, executor);
         reference.reset(seed)?;
-        Ok(Self { reference, in_chunks: false, seen: Verified::default(), compared: 0, steps })
+        let seen = Verified::default();
+        Ok(Self { reference, in_chunks: 0, rounding: None, seen, compared: 0, steps })
     }
 
     /// Compares one step. Another path to logits that were compared before is compared with the
@@ -188,28 +80,46 @@ impl<'a> Verifier<'a> {
             self.reference.feed(new, Prompts::TokenByToken)?;
             self.compared += 1;
         }
-        let logits = self.reference.logits()?;
         let graph = self.reference.graph;
-        self.in_chunks |= seen.tokens.len() > 1;
-        let limit = limit(graph, self.in_chunks);
+        if self.in_chunks == 0 && seen.tokens.len() > 1 {
+            self.in_chunks = seen.position + 1;
+        }
         let mut fed = self.reference.executor.read_words(graph.tokens)?;
         fed.truncate(seen.position + 1);
-        let prompts = if self.in_chunks { Prompts::Chunks } else { Prompts::TokenByToken };
-        let distance = compared(graph, &logits, seen.logits, limit, |why| {
+        let (tokens, in_chunks, logits) = (&fed[..], self.in_chunks, seen.logits);
+        let judged = self.judged(&Reached { tokens, in_chunks, logits })?;
+        let Judged { distance, limit, .. } = judged;
+        self.seen.add(limit, distance.nmse, distance.kl);
+        self.seen.same_top1 += usize::from(!new.is_empty() && distance.top[0] == distance.top[1]);
+        if let Some(why) = judged.fault() {
+            let prompts = match self.in_chunks {
+                0 => Prompts::TokenByToken,
+                _ => Prompts::Chunks,
+            };
             let command = graph.diff_command(&fed, prompts);
-            format!(
+            return Err(Error::CheckFailed(format!(
                 "position {}: logits differ from the CPU reference, {why}; `{command}` names the \
                  first operation that differs",
                 seen.position
-            )
-        })?;
-        self.seen.add(limit, distance.nmse, distance.kl);
-        self.seen.same_top1 += usize::from(!new.is_empty() && distance.top[0] == distance.top[1]);
+            )));
+        }
         // A choice is exact: from the device's own logits the reference takes the same token.
         match self.reference.mischoice(seen.logits, seen.position, seen.choice)? {
             None => Ok(()),
             Some(fault) => Err(Error::CheckFailed(format!("position {}: {fault}", seen.position))),
         }
+    }
+
+    /// Distance of logits from those of the reference, which has run the same tokens.
+    fn judged(&mut self, reached: &Reached<'_>) -> Result<Judged> {
+        let graph = self.reference.graph;
+        let storage = Storage::of(graph, reached.in_chunks > 0);
+        let distance = storage.distance(&self.reference.logits()?, reached.logits);
+        let limit = storage.usual(reached.tokens.len() - 1);
+        if storage.is_exact() || distance.over(limit).is_none() {
+            return Ok(Judged { distance, limit, is_measured: false });
+        }
+        self.rounding.get_or_insert_with(|| Rounding::new(graph)).of(storage, reached)
     }
 
     /// The comparison so far.
@@ -247,9 +157,14 @@ impl Decoder<'_> {
     /// in chunks, by other kernels, must leave the same logits, and its last token must be the
     /// choice of these logits. A fault of any step lies in the caches that the last one read.
     /// Returns the NMSE; none where no step followed the `given` tokens, or the graph has no
-    /// chunks. Afterwards the sequence is as the prompt left it.
-    pub(super) fn end_agrees(&mut self, given: usize) -> Result<Option<f64>> {
-        let limit = logits_limit(self.graph);
+    /// chunks. A `verifier` that compared all steps judges the chunks by the reference's logits.
+    /// Afterwards the sequence is as the prompt left it.
+    pub(super) fn end_agrees(
+        &mut self,
+        given: usize,
+        verifier: Option<&mut Verifier<'_>>,
+    ) -> Result<Option<f64>> {
+        let storage = Storage::of(self.graph, true);
         let state = self.executor.read_words(self.graph.state)?;
         let [position, choice, seed] = [StateWord::Position, StateWord::Choice, StateWord::Seed]
             .map(|word| state[word as usize]);
@@ -272,16 +187,36 @@ impl Decoder<'_> {
         self.reset(seed)?;
         self.feed(&tokens[..processed], Prompts::Chunks)?;
         let in_chunks = self.logits()?;
-        let graph = self.graph;
-        let error = compared(graph, &logits, &in_chunks, limit, |why| {
-            let [steps, chunks] = [Prompts::TokenByToken, Prompts::Chunks]
-                .map(|prompts| graph.diff_command(&tokens[..processed], prompts));
-            fault(format!(
-                "logits differ from those of the same {processed} tokens run as a prompt, {why}; \
-                 if the steps are wrong, `{steps}` names the operation, if the prompt is, `{chunks}`"
-            ))
-        })?;
-        Ok(Some(error.nmse))
+        let (graph, fed) = (self.graph, &tokens[..processed]);
+        let command = |prompts| graph.diff_command(fed, prompts);
+        let distance = storage.distance(&logits, &in_chunks);
+        if let Some(verifier) = verifier.filter(|verifier| verifier.compared == processed) {
+            let logits = &in_chunks[..];
+            let judged = verifier.judged(&Reached { tokens: fed, in_chunks: processed, logits })?;
+            let Some(why) = judged.fault() else { return Ok(Some(distance.nmse)) };
+            return Err(Error::CheckFailed(fault(format!(
+                "logits of the same {processed} tokens run as a prompt differ from the CPU \
+                 reference, {why}; `{}` names the first operation that differs",
+                command(Prompts::Chunks)
+            ))));
+        }
+        let Some(why) = distance.over(storage.most()) else { return Ok(Some(distance.nmse)) };
+        if processed <= MEASURED && !storage.is_exact() {
+            let mut rounding = Rounding::new(graph);
+            let mut is_rounding = |in_chunks, logits: &[f32]| -> Result<bool> {
+                let reached = Reached { tokens: fed, in_chunks, logits };
+                Ok(rounding.of(storage, &reached)?.fault().is_none())
+            };
+            if is_rounding(given, &logits)? && is_rounding(processed, &in_chunks)? {
+                return Ok(Some(distance.nmse));
+            }
+        }
+        Err(Error::CheckFailed(fault(format!(
+            "logits differ from those of the same {processed} tokens run as a prompt, {why}; if \
+             the steps are wrong, `{}` names the operation, if the prompt is, `{}`",
+            command(Prompts::TokenByToken),
+            command(Prompts::Chunks)
+        ))))
     }
 
     /// Compares a sequence's choices together with others and alone after the same tokens, step by
@@ -343,25 +278,61 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// A script of which nothing was compared yet.
+    pub(super) fn unverified(script: Script) -> Self {
+        Self { script, verified: None, tokens: Vec::new(), stepped: 0, logits: None }
+    }
+
     /// Compares the first `verify` positions of a script with the CPU reference: the prompt token
     /// by token, then the prompt and the choices after it as runs have them. A prompt in chunks
     /// that is longer is compared with decode steps.
     ///
     /// # Errors
-    /// No positions, which would verify nothing; logits differ by more than [`logits_limit`], or
-    /// the device is lost.
+    /// No positions, which would verify nothing; logits differ by more than narrow storage
+    /// explains, or the device is lost.
     pub fn begin(decoder: &mut Decoder<'_>, script: Script, verify: Option<usize>) -> Result<Self> {
-        let checked = Self { script, verified: None, tokens: Vec::new(), stepped: 0, logits: None };
-        let (script, Some(positions)) = (&checked.script, verify) else { return Ok(checked) };
+        let mut checked = Self::unverified(script);
+        checked.verify(decoder, verify)?;
+        Ok(checked)
+    }
+
+    /// Same as [`Self::begin`]. A comparison that fails leaves its figures.
+    pub(super) fn verify(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        verify: Option<usize>,
+    ) -> Result<()> {
+        let Some(positions) = verify else { return Ok(()) };
         if positions == 0 {
             return Err(Error::Usage("0 positions verify nothing".into()));
         }
-        let (positions, len) = (positions.min(script.positions()), script.prompt.len());
-        let in_chunks = runs_in_chunks(decoder.graph, script.prompts, len);
+        let positions = positions.min(self.script.positions());
         let mut reference = CpuExecutor::new(Arc::clone(&decoder.graph.recording));
-        let mut verifier = Verifier::new(decoder.graph, &mut reference, script.seed, positions)?;
-        let mut tokens = Vec::new();
-        if in_chunks || positions < len {
+        let seed = self.script.seed;
+        let mut verifier = Verifier::new(decoder.graph, &mut reference, seed, positions)?;
+        let compared = self.compare(decoder, positions, &mut verifier);
+        let verified = self.verified.insert(verifier.verified());
+        compared?;
+        let Script { prompt, seed, .. } = &self.script;
+        if runs_in_chunks(decoder.graph, self.script.prompts, prompt.len())
+            && positions < prompt.len()
+        {
+            decoder.reset(*seed)?;
+            decoder.feed(prompt, Prompts::TokenByToken)?;
+            let error = decoder.end_agrees(0, None)?.unwrap_or(0.0);
+            verified.add(logits_limit(decoder.graph), error, 0.0);
+        }
+        Ok(())
+    }
+
+    fn compare(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        positions: usize,
+        verifier: &mut Verifier<'_>,
+    ) -> Result<()> {
+        let (script, len) = (&self.script, self.script.prompt.len());
+        if positions < len || runs_in_chunks(decoder.graph, script.prompts, len) {
             let prompt = script.prompt[..len.min(positions)].to_vec();
             let prompts = Prompts::TokenByToken;
             let steps = Script { prompt, prompts, seed: script.seed, ..Script::default() };
@@ -371,16 +342,10 @@ impl Checked {
             let generate = positions + 1 - len;
             let forced = script.forced[..script.forced.len().min(generate - 1)].to_vec();
             let steps = Script { generate, forced, ..script.clone() };
-            tokens = decoder.observe(&steps, &mut |seen| verifier.compare(seen))?.generated;
+            let run = decoder.observe(&steps, &mut |seen| verifier.compare(seen))?;
+            (self.stepped, self.tokens) = (run.generated.len(), run.generated);
         }
-        let mut verified = verifier.verified();
-        if in_chunks && positions < len {
-            decoder.reset(script.seed)?;
-            decoder.feed(&script.prompt, Prompts::TokenByToken)?;
-            let prompt = decoder.end_agrees(0)?.unwrap_or(0.0);
-            verified.worst_nmse = verified.worst_nmse.max(prompt);
-        }
-        Ok(Self { verified: Some(verified), stepped: tokens.len(), tokens, ..checked })
+        Ok(())
     }
 
     /// Runs the script, with GPU times, and compares what it chose.
@@ -456,7 +421,7 @@ impl Checked {
     /// [`Decoder::end_agrees`].
     pub(super) fn check_end(&mut self, decoder: &mut Decoder<'_>) -> Result<()> {
         let Some(verified) = &mut self.verified else { return Ok(()) };
-        let end = decoder.end_agrees(self.script.prompt.len())?;
+        let end = decoder.end_agrees(self.script.prompt.len(), None)?;
         verified.end_nmse = verified.end_nmse.into_iter().chain(end).reduce(f64::max);
         Ok(())
     }
@@ -491,8 +456,13 @@ pub fn diff(
             let divergence = judge::diff::part(executor, part, position)?;
             operations += graph.recording.part(part).len();
             on_part();
-            if divergence.is_some() {
-                return Ok((operations, divergence));
+            if let Some(mut found) = divergence {
+                // No kernel is to blame for a weight that is not finite.
+                let layer = graph.recording.part(part)[found.op_index].label.layer;
+                if let Some(weight) = Decoder::new(graph, executor).weight(layer) {
+                    found.reason = format!("{}; {weight}", found.reason);
+                }
+                return Ok((operations, Some(found)));
             }
         }
     }

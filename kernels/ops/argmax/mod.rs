@@ -72,7 +72,7 @@ pub static OPERATION: Declaration<Argmax> = Declaration {
     cases: "
         # Tails of a vocabulary: a tile times n plus 3.
         N=1|2|255|256|257|16387|128256|262147:
-            N_KV=3
+            N_KV=66003
             N_KV=2,PROMPT_LEN=5
         SEQUENCES=8,N_KV=4,PROMPT_LEN=2
         N=300,SEQUENCES=3,N_KV=4,PROMPT_LEN=2; N=20000,SEQUENCES=5,N_KV=4,PROMPT_LEN=2

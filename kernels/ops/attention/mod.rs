@@ -66,6 +66,12 @@ pub trait Cache: Heads {
         n_kv.min(self.kv_size())
     }
 
+    /// Vectors of a cache that lie in some slots, of all KV heads.
+    fn vectors_in(&self, slots: impl Iterator<Item = usize> + Clone) -> Vec<usize> {
+        let first = (0..self.kv_heads()).map(|head| head * self.kv_size());
+        first.flat_map(|first| slots.clone().map(move |slot| first + slot)).collect()
+    }
+
     /// Most splits of a KV head the scratch memory has room for; `splits()` in parts/split.wgsl.
     fn most_splits(&self) -> usize {
         512usize.div_ceil(self.kv_heads()).min(self.kv_size().div_ceil(8))
@@ -129,12 +135,12 @@ const fn cache_len<P: Cache>() -> Len<P> {
 
 /// A cache that is only read.
 pub const fn read_cache<P: Cache>(name: &'static str) -> Binding<P> {
-    Binding::input(name, &|p, _| Elem::Kv(p.vectors()), cache_len())
+    Binding::input(name, &|p: &P, _| Elem::Kv(p.vectors()), cache_len()).drawn(&|_| Draw::Cache)
 }
 
 /// A cache that gets the current token's heads.
 pub const fn appended_cache<P: Cache>(name: &'static str) -> Binding<P> {
-    Binding::in_out(name, &|p, _| Elem::Kv(p.vectors()), cache_len())
+    Binding::in_out(name, &|p: &P, _| Elem::Kv(p.vectors()), cache_len()).drawn(&|_| Draw::Cache)
 }
 
 /// Scores of every slot, of the naive variants.

@@ -18,7 +18,7 @@ pub static OPERATION: Declaration<Cast> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("x", floats!(from), len!(p => p.n)),
+        spreads(Binding::input("x", floats!(from), len!(p => p.n))),
         Binding::output("y", floats!(to), len!(p => p.n)),
     ],
     variants: &[

@@ -20,7 +20,7 @@ pub static OPERATION: Declaration<ChunkEnd> = Declaration {
     state: &[n_kv(4, 30), PROMPT_LEN],
     bindings: &[
         Binding::in_out("state", &words, len!(_ => STATE_WORDS)).drawn(&|_| Draw::State),
-        Binding::input("x", floats!(x_format), len!(p => p.n_tokens * p.n)),
+        spreads(Binding::input("x", floats!(x_format), len!(p => p.n_tokens * p.n))),
         Binding::output("y", floats!(act_format), len!(p => p.n)),
     ],
     variants: &[Variant {
@@ -44,7 +44,7 @@ pub static OPERATION: Declaration<ChunkEnd> = Declaration {
     },
     cases: "
         # A whole chunk in the middle of a prompt, one that ends it, one not full, none left.
-        N=1152,N_TOKENS=16,X_FORMAT=f16,N_KV=17,PROMPT_LEN=100
+        N=1152,N_TOKENS=16,X_FORMAT=f16,N_KV=66001,PROMPT_LEN=66100
         N=2048,N_TOKENS=16,N_KV=17,PROMPT_LEN=32
         N=33,N_TOKENS=5,X_FORMAT=f16,ACT_FORMAT=f16,PROMPT_LEN=3
         N=33,N_TOKENS=4,ACT_FORMAT=f16,N_KV=9,PROMPT_LEN=2

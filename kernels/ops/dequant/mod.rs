@@ -54,12 +54,14 @@ pub static OPERATION: Declaration<Dequant> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::<Dequant>::input(
-            "weights",
-            &|p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
-            len!(p => p.rows * p.k),
-        )
-        .drawn(&|_| Draw::TinyRows),
+        spreads(
+            Binding::<Dequant>::input(
+                "weights",
+                &|p, _| Elem::Weights(Matrix::rows(p.weight, p.k)),
+                len!(p => p.rows * p.k),
+            )
+            .drawn(&|_| Draw::TinyRows),
+        ),
         Binding::output("y", floats!(act_format), len!(p => p.rows * p.k)),
     ],
     variants: &[

@@ -44,16 +44,18 @@ pub static OPERATION: Declaration<Embed> = Declaration {
             }),
         )
         .drawn(&|p| Draw::Tokens(p.vocab)),
-        Binding::<Embed>::input(
-            "table",
-            &|p, _| {
-                let packing = Some(p.packing);
-                Elem::Weights(Matrix { packing, ..Matrix::rows(p.weight, p.hidden) })
-            },
-            len!(p => p.vocab * p.hidden),
-        )
-        .drawn(&|_| Draw::TinyRows),
-        Binding::in_out("x", &f32s, len!(p => p.n_tokens * p.hidden)),
+        spreads(
+            Binding::<Embed>::input(
+                "table",
+                &|p, _| {
+                    let packing = Some(p.packing);
+                    Elem::Weights(Matrix { packing, ..Matrix::rows(p.weight, p.hidden) })
+                },
+                len!(p => p.vocab * p.hidden),
+            )
+            .drawn(&|_| Draw::TinyRows),
+        ),
+        spreads(Binding::in_out("x", &f32s, len!(p => p.n_tokens * p.hidden))),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n_tokens * p.hidden, c))]),
@@ -107,7 +109,7 @@ pub static OPERATION: Declaration<Embed> = Declaration {
                 VOCAB=320,HIDDEN=1152,SCALE=33.941124,N_KV=3
                 VOCAB=7,HIDDEN=2048; VOCAB=5,HIDDEN=13,N_KV=9; VOCAB=1
             # Ids beyond sixteen bits.
-            VOCAB=70001,HIDDEN=4,WEIGHT=bf16,N_TOKENS=5,TOKENS_OF=one,N_KV=4
+            VOCAB=70001,HIDDEN=4,WEIGHT=bf16,N_TOKENS=5,TOKENS_OF=one,N_KV=66004
             # Before, in and behind a part: the token is below 90.
             FIRST_ROW=0|40|80|100:
                 VOCAB=90,HIDDEN=256,WEIGHT=bf16|q4_k,PART=part,N_KV=3

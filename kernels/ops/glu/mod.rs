@@ -19,7 +19,7 @@ pub static OPERATION: Declaration<Glu> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("gate_up", &f32s, len!(p => p.rows * 2 * p.n)),
+        spreads(Binding::input("gate_up", &f32s, len!(p => p.rows * 2 * p.n))),
         Binding::output("y", floats!(act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[

@@ -22,7 +22,7 @@ pub static OPERATION: Declaration<KvAppend> = Declaration {
     summary: "append K and V of the current token to a full or ring cache",
     fuses: None,
     state: &[n_kv(16, 200)],
-    bindings: &[state(), qkv(), appended_cache("k_cache"), appended_cache("v_cache")],
+    bindings: &[state(), spreads(qkv()), appended_cache("k_cache"), appended_cache("v_cache")],
     variants: &[Variant::sized(
         "naive",
         &[Stage::main(&|p, c| groups_for(p.kv_heads * p.vector_bytes() / 4, c))],
@@ -41,7 +41,7 @@ pub static OPERATION: Declaration<KvAppend> = Declaration {
     cases: "
         KV_FORMAT=f32|f16|q8_0:
             LAYER=gemma,KV_SIZE=512,N_KV=513; LAYER=llama,KV_SIZE=100,N_KV=100
-            LAYER=qwen,KV_SIZE=64
+            LAYER=qwen,KV_SIZE=60,N_KV=65540
             HEAD_DIM=32,N_KV=7
     ",
     bench: "

@@ -22,7 +22,7 @@ override WG: u32 = 64u;
 fn largest_to_append(head: u32, block: u32) -> f32 {
     var most = 0.0;
     for (var e = block * KV_BLOCK; e < min((block + 1u) * KV_BLOCK, HEAD_DIM); e++) {
-        most = max(most, abs(qkv[head + e]));
+        most = larger_magnitude(most, qkv[head + e]);
     }
     return most;
 }

@@ -105,6 +105,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         tunables: "WG=64|128|256,LANES=4|8|16|32",
         unsupported: &one_soa_vector,
         packing: Packing::Soa,
+        apart: true,
         ..Variant::PLAIN
     };
 
@@ -142,6 +143,7 @@ impl<P: MatVec + 'static> Schedule<P> {
         constants: &|p, caps| [&stacked(p)[..], &[tile(p, caps)]].concat(),
         unsupported: &quantised_only,
         packing: Packing::Soa,
+        apart: true,
         ..Self::GATE_UP_TREE
     };
 

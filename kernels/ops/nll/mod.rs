@@ -17,7 +17,9 @@ pub static OPERATION: Declaration<Nll> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::<Nll>::input("logits", &f32s, len!(p => p.rows * p.n)).drawn(&|_| Draw::Ties),
+        spreads(
+            Binding::<Nll>::input("logits", &f32s, len!(p => p.rows * p.n)).drawn(&|_| Draw::Ties),
+        ),
         // Now and then a token that no row has.
         Binding::<Nll>::input("tokens", &words, len!(p => p.rows))
             .drawn(&|p| Draw::Tokens(p.n + 1)),

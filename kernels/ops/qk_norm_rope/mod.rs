@@ -43,9 +43,9 @@ pub static OPERATION: Declaration<QkNormRope> = Declaration {
     state: &[n_kv(512, 2000)],
     bindings: &[
         state(),
-        Binding::in_out("qkv", &f32s, qkv_len()),
-        head_norm("q_norm"),
-        head_norm("k_norm"),
+        spreads(Binding::in_out("qkv", &f32s, qkv_len())),
+        spreads(head_norm("q_norm")),
+        spreads(head_norm("k_norm")),
         rope(),
     ],
     variants: &[
@@ -67,8 +67,9 @@ pub static OPERATION: Declaration<QkNormRope> = Declaration {
     },
     cases: "
         EPS=1e-6,ROPE_BASE=10000:
-            LAYER=gemma,N_KV=511; LAYER=llama,N_KV=129; LAYER=qwen,N_KV=30000
-            HEAD_DIM=32,ROPE_STYLE=neox
+            LAYER=gemma,N_KV=511; LAYER=llama,N_KV=129; LAYER=qwen,N_KV=3000
+            # A position beyond sixteen bits.
+            HEAD_DIM=32,ROPE_STYLE=neox,N_KV=66000
             LAYER=llama,ROPE_BASE=500000,ROPE_FACTORS=llama3,N_KV=8192
     ",
     bench: "

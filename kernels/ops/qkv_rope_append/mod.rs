@@ -73,9 +73,9 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
     state: &[n_kv(16, 200), PROMPT_LEN],
     bindings: &[
         state(),
-        Binding::input("qkv", &f32s, len!(p => p.n_tokens * p.qkv_heads() * p.head_dim)),
-        Binding::input("q_norm", &f32s, len!(p => p.head_dim + p.bias_len())),
-        head_norm("k_norm"),
+        spreads(Binding::input("qkv", &f32s, len!(p => p.n_tokens * p.qkv_heads() * p.head_dim))),
+        spreads(Binding::input("q_norm", &f32s, len!(p => p.head_dim + p.bias_len()))),
+        spreads(head_norm("k_norm")),
         rope(),
         Binding::output("q", &f32s, len!(p => p.n_tokens * p.q_heads() * p.head_dim)),
         caches("k_cache"),
@@ -130,10 +130,12 @@ pub static OPERATION: Declaration<QkvRopeAppend> = Declaration {
             LAYER=gemma,KV_SIZE=512,KV_FORMAT=q8_0,N_KV=700
             LAYER=llama,KV_SIZE=512,KV_FORMAT=q8_0,N_KV=129
             Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,QK_NORM=rms,KV_SIZE=5,KV_FORMAT=q8_0,N_KV=10
-            HEAD_DIM=32,ROPE_STYLE=neox,KV_SIZE=7,KV_FORMAT=q8_0,N_TOKENS=9,N_KV=20,PROMPT_LEN=40
+            # Positions beyond sixteen bits.
+            HEAD_DIM=32,ROPE_STYLE=neox,KV_SIZE=7,KV_FORMAT=q8_0:
+                N_TOKENS=9,N_KV=66000,PROMPT_LEN=66020
             LAYER=qwen,KV_SIZE=40,KV_FORMAT=q8_0,N_TOKENS=33,BEFORE=7,N_KV=3,PROMPT_LEN=30
             LAYER=gemma,KV_SIZE=512,KV_FORMAT=q8_0,N_TOKENS=3,TOKENS_OF=each,N_KV=513
-            LAYER=qwen,KV_SIZE=64,N_KV=30000
+            LAYER=qwen,KV_SIZE=64,N_KV=3000
             LAYER=qwen,KV_SIZE=64,KV_FORMAT=f16
             HEAD_DIM=32,ROPE_STYLE=neox,N_KV=7
             Q_PER_KV=3,KV_HEADS=2,HEAD_DIM=80,QK_NORM=rms,KV_SIZE=5,KV_FORMAT=f16,N_KV=10

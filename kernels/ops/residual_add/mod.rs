@@ -16,8 +16,8 @@ pub static OPERATION: Declaration<ResidualAdd> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::in_out("x", &f32s, len!(p => p.n)),
-        Binding::input("delta", &f32s, len!(p => p.n)),
+        spreads(Binding::in_out("x", &f32s, len!(p => p.n))),
+        spreads(Binding::input("delta", &f32s, len!(p => p.n))),
     ],
     variants: &[
         Variant::sized("naive", &[Stage::main(&|p, c| groups_for(p.n, c))]),

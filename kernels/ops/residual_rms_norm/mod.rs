@@ -24,10 +24,10 @@ pub static OPERATION: Declaration<ResidualRmsNorm> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::in_out("x", &f32s, len!(p => p.rows * p.n)),
-        Binding::input("delta", &f32s, len!(p => p.rows * p.n)),
-        Binding::input("post_weight", &f32s, len!(p => p.n)),
-        Binding::input("next_weight", &f32s, len!(p => p.n)),
+        spreads(Binding::in_out("x", &f32s, len!(p => p.rows * p.n))),
+        spreads(Binding::input("delta", &f32s, len!(p => p.rows * p.n))),
+        spreads(Binding::input("post_weight", &f32s, len!(p => p.n))),
+        spreads(Binding::input("next_weight", &f32s, len!(p => p.n))),
         Binding::output("y", floats!(act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[

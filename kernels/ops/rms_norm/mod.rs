@@ -42,8 +42,8 @@ pub static OPERATION: Declaration<RmsNorm> = Declaration {
     fuses: None,
     state: &[],
     bindings: &[
-        Binding::input("x", &f32s, len!(p => p.rows * p.n)),
-        Binding::input("weight", &f32s, len!(p => p.n)),
+        spreads(Binding::input("x", &f32s, len!(p => p.rows * p.n))),
+        spreads(Binding::input("weight", &f32s, len!(p => p.n))),
         Binding::output("y", floats!(act_format), len!(p => p.rows * p.n)),
     ],
     variants: &[

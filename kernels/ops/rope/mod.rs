@@ -43,7 +43,7 @@ pub static OPERATION: Declaration<Rope> = Declaration {
     state: &[n_kv(512, 2000)],
     bindings: &[
         state(),
-        Binding::in_out("x", &f32s, len!(p => (p.heads - 1) * p.stride() + p.head_dim)),
+        spreads(Binding::in_out("x", &f32s, len!(p => (p.heads - 1) * p.stride() + p.head_dim))),
         rope(),
     ],
     variants: &[
@@ -73,9 +73,10 @@ pub static OPERATION: Declaration<Rope> = Declaration {
             HEADS=4,HEAD_DIM=256,ROPE_STYLE=neox,N_KV=511
             HEADS=8,HEAD_DIM=64,N_KV=129
             # Heads of Q, K and V of one token side by side, only the first of each three rotated.
-            HEADS=5,HEAD_DIM=128,STRIDE=384,ROPE_STYLE=neox,N_KV=30000
+            HEADS=5,HEAD_DIM=128,STRIDE=384,ROPE_STYLE=neox,N_KV=3000
             HEADS=3,HEAD_DIM=64,STRIDE=67,N_KV=77
-            HEAD_DIM=32,ROPE_STYLE=neox
+            # A position beyond sixteen bits.
+            HEAD_DIM=32,ROPE_STYLE=neox,N_KV=66000
             HEADS=32,HEAD_DIM=64,ROPE_BASE=500000,ROPE_FACTORS=llama3,N_KV=8192
             HEADS=7,HEAD_DIM=80,STRIDE=84,ROPE_STYLE=neox,N_KV=9
     ",

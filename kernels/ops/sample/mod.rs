@@ -120,7 +120,7 @@ pub static OPERATION: Declaration<Sample> = Declaration {
     bindings: &[
         Binding::<Sample>::input("logits", &f32s, len!(p => p.n)).drawn(&|_| Draw::TiesAndNan),
         Binding::in_out("tokens", &words, len!(_, s => s.n_kv + 1))
-            .drawn(&|_| Draw::Sequence(1000)),
+            .drawn(&|p| Draw::Sequence(p.n.min(1000))),
         Binding::in_out("state", &words, len!(_ => STATE_WORDS)).drawn(&|_| Draw::SeededState),
         // Whole vectors of four.
         Binding::scratch("keys", &words, len!(p => p.n.next_multiple_of(4))),
@@ -234,6 +234,10 @@ pub static OPERATION: Declaration<Sample> = Declaration {
             N=700,TEMPERATURE=0.001,TOP_K=699,TOP_P=0.999,REPEAT_PENALTY=1
             N=700,TEMPERATURE=1000000000000000000000000000000,TOP_P=0.5,REPEAT_PENALTY=1.2,LAST_N=3
             N=700,TEMPERATURE=1,TOP_K=200,TOP_P=0,REPEAT_PENALTY=1
+            # All of them kept, by count.
+            N=33,TEMPERATURE=1,TOP_K=33,TOP_P=1,REPEAT_PENALTY=1
+            # Half of them seen, at a position beyond sixteen bits.
+            N=37,TEMPERATURE=0|1,TOP_P=1,REPEAT_PENALTY=1.5,LAST_N=24,N_KV=65540
             # The largest logit by itself has the share.
             N=900,TEMPERATURE=0.001,TOP_K=0|1,TOP_P=0.9,REPEAT_PENALTY=1
             N=131075,TEMPERATURE=0.7,TOP_K=50,TOP_P=0.9,REPEAT_PENALTY=1.1,LAST_N=4

@@ -63,11 +63,11 @@ fn store_head_pair(at: u32, v: vec2<f32>, value: bool) {
 
 // The largest magnitude of a block of the new key or value; of none behind its end.
 fn largest_new(block: u32) -> f32 {
-    var most = vec2<f32>(0.0);
+    var most = 0.0;
     for (var at = block * KV_BLOCK / 2u; at < min((block + 1u) * KV_BLOCK, HEAD_DIM) / 2u; at++) {
-        most = max(most, abs(new_pairs[at]));
+        most = larger_magnitude(larger_magnitude(most, new_pairs[at].x), new_pairs[at].y);
     }
-    return max(most.x, most.y);
+    return most;
 }
 
 // What is left to do when all quads of a head are placed.

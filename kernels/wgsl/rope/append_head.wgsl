@@ -38,7 +38,7 @@ fn appended_element(token: u32, head: u32, e: u32, scale: f32) -> f32 {
 fn largest_element(token: u32, head: u32, block: u32, scale: f32) -> f32 {
     var most = 0.0;
     for (var e = block * KV_BLOCK; e < (block + 1u) * KV_BLOCK; e++) {
-        most = max(most, abs(appended_element(token, head, e, scale)));
+        most = larger_magnitude(most, appended_element(token, head, e, scale));
     }
     return most;
 }

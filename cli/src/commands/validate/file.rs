@@ -48,7 +48,7 @@ impl Shown {
     fn new(violation: &Violation, text: &str, file: &str) -> Self {
         let place = |at: naga::Span| {
             let line = at.is_defined().then(|| at.location(text).line_number as usize)?;
-            Some(lathe_kernels::place(text, file, line))
+            Some(placed(text, file, line))
         };
         let because = violation.because.iter().map(|(at, why)| (place(*at), why.clone()));
         Self {
@@ -121,11 +121,17 @@ pub(super) fn of_file(
         pages.push(Page {
             entries: rows.iter().map(|row| row.name.clone()).collect(),
             text: linked,
-            place: Box::new(move |line| lathe_kernels::place(&text, &file, line)),
+            place: Box::new(move |line| placed(&text, &file, line)),
             rows: 0..rows.len(),
         });
     }
     Ok((rows, found))
+}
+
+/// `file:line` of a line of a linked text.
+fn placed(text: &str, file: &str, line: usize) -> String {
+    let (file, line) = lathe_kernels::place(text, file, line);
+    format!("{file}:{line}")
 }
 
 /// The error of a text that does not parse, and what may be the reason.

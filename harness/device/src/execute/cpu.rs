@@ -4,6 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lathe_record::rng::Rng;
+
 use super::oracle::{self, expected};
 use super::value::{Outcome, Value};
 use super::{Batch, Execute, Stream};
@@ -17,13 +19,36 @@ pub struct CpuExecutor {
     pub recording: Arc<Recording>,
     /// One value a tensor.
     pub values: Vec<Value>,
+    nudge: Option<Nudge>,
+}
+
+/// Relative changes of embeddings, drawn from a generator.
+#[derive(Debug)]
+struct Nudge {
+    most: f32,
+    rng: Rng,
+}
+
+impl Nudge {
+    fn apply(&mut self, values: &mut [f32]) {
+        for value in values {
+            *value *= 1.0 + self.most * (2.0 * self.rng.uniform() - 1.0);
+        }
+    }
 }
 
 impl CpuExecutor {
     /// An executor with every tensor at its initial content.
     pub fn new(recording: Arc<Recording>) -> Self {
         let values = recording.tensors.iter().map(|t| Value::of(&t.content)).collect();
-        Self { recording, values }
+        Self { recording, values, nudge: None }
+    }
+
+    /// An executor whose embeddings are off by up to the part `most` of each value, drawn from a
+    /// seed. What narrow storage rounds up and what it rounds down is then drawn too, so another
+    /// seed shows another error of that storage.
+    pub fn nudged(recording: Arc<Recording>, most: f32, seed: u64) -> Self {
+        Self { nudge: Some(Nudge { most, rng: Rng::new(seed) }), ..Self::new(recording) }
     }
 
     /// Runs one operation of a part.
@@ -37,6 +62,9 @@ impl CpuExecutor {
             let new = match outcome {
                 Outcome::Real(e) => {
                     let mut values = e.to_f32();
+                    if let Some(nudge) = self.nudge.as_mut().filter(|_| op.label.op == "embed") {
+                        nudge.apply(&mut values);
+                    }
                     let content = &recording.tensors[tensor.0].content;
                     if let TensorInit::Activation { format, .. } = content {
                         for v in &mut values {

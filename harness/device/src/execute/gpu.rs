@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use content::{alike, fill};
+use content::alike;
 use lathe_kernels::ReflectError;
 
 use super::{Batch, Execute, Stream};
@@ -269,11 +269,12 @@ fn allocated(
             None => DeviceBuffer::new(gpu, name, content.device_bytes(), policy)?,
         };
         let mut written = done;
-        let mut on = |bytes| {
-            written += bytes;
+        let mut write = |offset, bytes: &[u8]| {
+            block.write(gpu, offset, bytes);
+            written += bytes.len() as u64;
             progress(written, total);
         };
-        gpu.caught(|| fill(gpu, &block, content, &mut on))?;
+        gpu.caught(|| content.initial(&mut write))?;
         done += content.device_bytes();
         progress(done, total);
         gpu.check_faults()?;

@@ -1,7 +1,8 @@
-//! One recording, two executors.
+//! One recording, three executors.
 
 pub mod cpu;
 pub mod gpu;
+pub mod interpreter;
 pub mod oracle;
 pub mod value;
 

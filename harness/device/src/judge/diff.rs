@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::execute::oracle;
+use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
 use crate::execute::{Execute, GpuExecutor};
-use crate::judge::{Verdict, judge};
+use crate::judge::{Outcome, Verdict, judge};
 use crate::plan::recording::{Op, Part, Recording, TensorInit};
 
 /// An operation whose output is off.
@@ -48,7 +48,12 @@ pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Optio
             left.insert(*tensor, executor.block(*tensor).read(&executor.gpu)?);
         }
         let state = oracle::state(op, &values);
-        if let Verdict::Failed { reason, .. } = judge(&recording, op, state, &outcomes, &left) {
+        let fault = match judge(&recording, op, state, &outcomes, &left) {
+            Verdict::Failed { reason, .. } => Some(reason),
+            // The kernel is right, but all that follows is compared with nothing.
+            Verdict::Passed { .. } | Verdict::Unavailable { .. } => not_finite(&recording, &outcomes),
+        };
+        if let Some(reason) = fault {
             return Ok(Some(Divergence {
                 step,
                 op_index: index,
@@ -61,6 +66,18 @@ pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Optio
         }
     }
     Ok(None)
+}
+
+/// The first value that is not finite because an input is not.
+fn not_finite(recording: &Recording, outcomes: &Outcomes) -> Option<String> {
+    outcomes.iter().find_map(|(tensor, outcome)| match outcome {
+        Outcome::Real(expected) if expected.spreads => {
+            let (index, value) = expected.value.iter().enumerate().find(|(_, v)| !v.is_finite())?;
+            let name = &recording.tensors[tensor.0].name;
+            Some(format!("{name}[{index}] is {value}, since an input is not finite"))
+        }
+        _ => None,
+    })
 }
 
 /// Weights and tables as they are; [`refresh`] fills the tensors that operations write.

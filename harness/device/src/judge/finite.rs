@@ -28,10 +28,8 @@ pub struct NotFinite {
 /// Storage with a smaller range than f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Narrow {
-    /// Inputs of matrices in a decode step.
+    /// Inputs of matrices.
     Activations,
-    /// Inputs of matrices in a chunk of a prompt.
-    PromptActivations,
     /// The KV cache.
     Kv,
 }
@@ -58,7 +56,7 @@ pub fn part(executor: &mut dyn Execute, part: Part, live: usize) -> Result<Optio
                 tensor: written.name.clone(),
                 index,
                 value: *value,
-                narrow: narrow(&written.content, part),
+                narrow: narrow(&written.content),
             }));
         }
     }
@@ -90,13 +88,12 @@ fn written(recording: &Recording, op: &Op, part: Part, live: usize) -> Vec<(Tens
     written
 }
 
-fn narrow(content: &TensorInit, part: Part) -> Option<Narrow> {
+fn narrow(content: &TensorInit) -> Option<Narrow> {
     match content {
         TensorInit::Kv { vectors, .. } => (vectors.format != KvFormat::F32).then_some(Narrow::Kv),
-        TensorInit::Activation { format, .. } if *format != FloatFormat::F32 => Some(match part {
-            Part::Chunk(_) => Narrow::PromptActivations,
-            Part::Steps(_) | Part::Tail => Narrow::Activations,
-        }),
+        TensorInit::Activation { format, .. } => {
+            (*format != FloatFormat::F32).then_some(Narrow::Activations)
+        }
         _ => None,
     }
 }

@@ -4,6 +4,7 @@
 pub mod check;
 pub mod diff;
 pub mod finite;
+pub mod sanitize;
 
 use std::collections::BTreeMap;
 

@@ -16,6 +16,7 @@ pub mod target;
 pub mod tuned;
 pub mod user;
 pub mod weights;
+mod wide;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -59,6 +60,8 @@ pub struct Plan {
 /// WGSL and the numbers it is compiled with.
 #[derive(Clone, Debug)]
 pub struct Code {
+    /// File of the text, where it is a user's.
+    pub file: Option<String>,
     /// WGSL handed to the device.
     pub text: Cow<'static, str>,
     /// Properties that naga finds in it.
@@ -73,7 +76,7 @@ impl Code {
     /// Code whose variables have the kernel's names.
     pub fn new(text: impl Into<Cow<'static, str>>, reflection: Arc<Reflection>) -> Self {
         let (constants, bindings) = (Constants::new(), BTreeMap::new());
-        Self { text: text.into(), reflection, constants, bindings }
+        Self { file: None, text: text.into(), reflection, constants, bindings }
     }
 
     /// Target of a WGSL variable: the kernel's name of it, or a name of the plan's own.

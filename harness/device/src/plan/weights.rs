@@ -126,6 +126,16 @@ impl WeightRows {
         Some(Self::new(format, k, Bytes::owned(parts?.concat())))
     }
 
+    /// Returns true if no value is NaN or infinite.
+    pub fn is_finite(&self) -> bool {
+        let mut values = vec![0.0; self.k];
+        let rows = self.parts.iter().flat_map(|part| part.get().chunks(self.row_bytes().max(1)));
+        rows.into_iter().all(|row| {
+            decode(self.format, row, &mut values);
+            values.iter().all(|v| v.is_finite())
+        })
+    }
+
     /// Some of the rows, as a matrix of their own.
     pub fn slice(&self, rows: Range<usize>) -> Self {
         let bytes = self.row_bytes();

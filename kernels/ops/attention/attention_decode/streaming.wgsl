@@ -68,7 +68,7 @@ fn main(
     // The parts, one four an invocation at a time.
     for (var i = 0u; i < own_fours; i++) {
         if (part < parts) {
-            part_tops[part] = vec2<f32>(most, norm);
+            if (lid % wide == 0u) { part_tops[part] = vec2<f32>(most, norm); }
             part_sums[lid] = sum[i];
         }
         workgroupBarrier();

@@ -91,6 +91,16 @@ impl AttentionPrefill {
     }
 }
 
+/// Vectors of slots that no query attends to: those before the first one's window, and those behind
+/// the last token.
+fn unread(p: &AttentionPrefill, s: State) -> Vec<usize> {
+    let (first, _) = p.slots(s.n_kv - 1);
+    let end = (first + p.count(s.n_kv - 1, s.prompt_len)).min(p.kv_size);
+    let seen = p.keys(s).next().unwrap_or(0);
+    let begin = (first + 1).min(p.kv_size) - seen;
+    p.vectors_in((0..begin).chain(end..p.kv_size))
+}
+
 /// Tolerance with queries and weights rounded to f16, and with keys and values if the cache is not
 /// f16.
 fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
@@ -142,15 +152,14 @@ fn matrix_constants(p: &AttentionPrefill, caps: &Capabilities) -> Overrides {
 }
 
 fn matrix_unsupported(p: &AttentionPrefill, caps: &Capabilities) -> Option<String> {
-    let sizes = caps.subgroup.filter(|(min, max)| min != max);
+    // Rows of a block are as many as its subgroups have lanes.
+    let sizes = caps.subgroup.filter(|sizes| *sizes != (32, 32));
     ragged(p)
         .or_else(|| {
             let d = p.head_dim;
             (![64, 128, 256].contains(&d)).then(|| format!("HEAD_DIM={d} is not 64, 128 or 256"))
         })
-        .or_else(|| {
-            sizes.map(|(min, max)| format!("subgroups of {min} to {max} lanes, not of one size"))
-        })
+        .or_else(|| sizes.map(|(min, max)| format!("subgroups of {min} to {max} lanes, not of 32")))
 }
 
 /// Workgroups of a stage that attends: a share of the keys of a block of rows each.
@@ -189,14 +198,18 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
     ],
     bindings: &[
         state(),
-        Binding::<AttentionPrefill>::input(
-            "q",
-            &f32s,
-            len!(p => p.n_tokens * p.row_heads() * p.head_dim),
-        )
-        .drawn(&|p| Draw::Queries { of: p.q_elements(), row: p.row_elements() }),
-        read_cache("k_cache"),
-        read_cache("v_cache"),
+        spreads(
+            Binding::<AttentionPrefill>::input(
+                "q",
+                &f32s,
+                len!(p => p.n_tokens * p.row_heads() * p.head_dim),
+            )
+            .drawn(&|p| Draw::Queries { of: p.q_elements(), row: p.row_elements() }),
+        ),
+        spreads(read_cache("k_cache").never_reads(&unread)),
+        // Queries that share a tile multiply all its values, some by a weight of zero: a NaN would
+        // reach outputs that do not depend on it.
+        read_cache("v_cache").never_reads(&unread),
         Binding::scratch(
             "tops",
             &f32s,
@@ -357,7 +370,9 @@ pub static OPERATION: Declaration<AttentionPrefill> = Declaration {
             N_TOKENS=90,HEAD_DIM=64,KV_SIZE=400,WINDOW=130,SCALE=0.125,N_KV=311,PROMPT_LEN=400
             # A chunk that the prompt does not fill.
             LAYER=llama,N_TOKENS=70,KV_SIZE=134,WINDOW=64:
-                ACT_FORMAT=f16,BEFORE=64,N_KV=500,PROMPT_LEN=550
+                ACT_FORMAT=f16,BEFORE=64,N_KV=66000,PROMPT_LEN=66050
+            # Slots beyond 16384.
+            N_TOKENS=3,HEAD_DIM=32,KV_SIZE=16430,SCALE=0.17677669,N_KV=16420,PROMPT_LEN=16422
     ",
     bench: "
         Q_ROW=qkv,KV_FORMAT=f16,ACT_FORMAT=f16:

@@ -98,7 +98,7 @@ pub static OPERATION: Declaration<KvWindow> = Declaration {
                 N_TOKENS=12,KV_SIZE=8,PROMPT_LEN=12
                 N_TOKENS=6,KV_SIZE=8,KV_FORMAT=f32,N_KV=5,PROMPT_LEN=10
                 LAYER=gemma,N_TOKENS=16,KV_SIZE=512,N_KV=700,PROMPT_LEN=900
-                LAYER=qwen,N_TOKENS=40,KV_SIZE=7,N_KV=30,PROMPT_LEN=100
+                LAYER=qwen,N_TOKENS=40,KV_SIZE=7,N_KV=66000,PROMPT_LEN=66100
                 N_TOKENS=9,KV_SIZE=8,N_KV=20,PROMPT_LEN=24
                 N_TOKENS=9,KV_SIZE=4,N_KV=20,PROMPT_LEN=3
                 N_TOKENS=6,KV_SIZE=8,KV_FORMAT=q8_0,N_KV=5,PROMPT_LEN=10

@@ -140,9 +140,9 @@ fn new_scales(row: u32, w: u32) -> u32 {
 fn largest_in_block(i: u32) -> f32 {
     let block = i % (NEW_BLOCKS / 2u);
     let head = (HEADS + i / (NEW_BLOCKS / 2u)) * (HEAD_DIM / 2u);
-    var most = vec2<f32>(0.0);
+    var most = 0.0;
     for (var e = block * KV_BLOCK / 2u; e < min((block + 1u) * KV_BLOCK, HEAD_DIM) / 2u; e++) {
-        most = max(most, abs(new_heads[head + e]));
+        most = larger_magnitude(larger_magnitude(most, new_heads[head + e].x), new_heads[head + e].y);
     }
-    return max(most.x, most.y);
+    return most;
 }

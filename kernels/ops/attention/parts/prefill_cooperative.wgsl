@@ -271,21 +271,25 @@ fn main(
         if (COLUMN_BLOCKS > 1u) { most = max(most, subgroupShuffleXor(most, 1u)); }
         if (COLUMN_BLOCKS > 2u) { most = max(most, subgroupShuffleXor(most, 2u)); }
         var factor = 1.0;
-        if (most > reference + LEFT_BEHIND || reference == LOWEST) {
+        let is_behind = most > reference + LEFT_BEHIND || reference == LOWEST;
+        if (is_behind) {
             factor = exp2(reference - max(most, reference));
             reference = max(most, reference);
             norm *= factor;
-            // The first tile has no sums yet.
-            if (first > begin) { left_behind.x = 1u; }
         }
+        // The first tile has no sums yet. Each subgroup writes its own component.
+        let any_behind = subgroupAny(is_behind && first > begin);
+        if (lane == 0u && any_behind) { left_behind[subgroup % 4u] = 1u; }
         if (part == 0u) { row_factors[row] = factor; }
         for (var f = 0u; f < fours; f++) {
             let score = row_scores[f];
-            let weight = select(vec4<f32>(0.0), exp2(score - vec4<f32>(reference)), score > vec4<f32>(LOWEST));
+            let t = vec4<u32>(first + 4u * (part * fours + f)) + vec4<u32>(0u, 1u, 2u, 3u);
+            let live = (t >= vec4<u32>(slots.x)) & (t < vec4<u32>(slots.y));
+            let weight = select(vec4<f32>(0.0), exp2(score - vec4<f32>(reference)), live);
             norm += (weight.x + weight.y) + (weight.z + weight.w);
             head_tile[WEIGHTS_AT + row * MATRIX_WEIGHT_STRIDE + part * fours + f] = vec4<f16>(weight);
         }
-        if (workgroupUniformLoad(&left_behind).x > 0u) {
+        if (any(workgroupUniformLoad(&left_behind) > vec4<u32>(0u))) {
             let place5 = own_sums;
             let sums5 = o00;
             coopStoreT(sums5, &block_scores[place5], SCORE_STRIDE);

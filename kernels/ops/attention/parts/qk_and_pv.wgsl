@@ -19,21 +19,37 @@ fn store_score(i: u32) {
     scores[i] = SCALE * sum;
 }
 
-// Element i of the output.
+// The score of a head for slot t, past the last slot the last one's again.
+fn score_of(head: u32, t: u32) -> f32 { return scores[head * KV_SIZE + min(t, cache_slots() - 1u)]; }
+
+// The sum of the weights of some slots, and of their values times these.
+struct Weighed { norm: f32, sum: f32 }
+
+// With slot t, whose value is element v of the cache.
+fn and_slot(before: Weighed, head: u32, t: u32, most: f32, v: u32) -> Weighed {
+    if (t >= cache_slots()) { return before; }
+    let p = exp(score_of(head, t) - most);
+    return Weighed(before.norm + p, before.sum + p * v_at(v + t * HEAD_DIM));
+}
+
+// Element i of the output. Four slots a round: llvmpipe ends an invocation's loops after 65535 rounds.
 fn pv_element(i: u32) -> f32 {
     let head = i / HEAD_DIM;
     let n = cache_slots();
-    var most = scores[head * KV_SIZE];
-    for (var t = 1u; t < n; t++) { most = max(most, scores[head * KV_SIZE + t]); }
-    let v = (head / Q_PER_KV) * KV_SIZE * HEAD_DIM + i % HEAD_DIM;
-    var norm = 0.0;
-    var sum = 0.0;
-    for (var t = 0u; t < n; t++) {
-        let p = exp(scores[head * KV_SIZE + t] - most);
-        norm += p;
-        sum += p * v_at(v + t * HEAD_DIM);
+    var most = score_of(head, 0u);
+    for (var t = 0u; t < n; t += 4u) {
+        most = max(most, max(score_of(head, t), score_of(head, t + 1u)));
+        most = max(most, max(score_of(head, t + 2u), score_of(head, t + 3u)));
     }
-    return sum / norm;
+    let v = (head / Q_PER_KV) * KV_SIZE * HEAD_DIM + i % HEAD_DIM;
+    var all = Weighed(0.0, 0.0);
+    for (var t = 0u; t < n; t += 4u) {
+        all = and_slot(all, head, t, most, v);
+        all = and_slot(all, head, t + 1u, most, v);
+        all = and_slot(all, head, t + 2u, most, v);
+        all = and_slot(all, head, t + 3u, most, v);
+    }
+    return all.sum / all.norm;
 }
 
 // Elements i and i + 1 of the output: in f16 they share a word.

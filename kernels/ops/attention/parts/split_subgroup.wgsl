@@ -219,7 +219,11 @@ fn attend_slots(
             for (var h = 0u; h < HEADS; h++) { score[j * HEADS + h] = 0.0; }
             for (var i = 0u; i < chunks_per_lane(); i++) {
                 for (var p = 0u; p < parts; p++) {
-                    let four = chunk_four((*k)[j * chunks_per_lane() + i], p);
+                    var four = chunk_four((*k)[j * chunks_per_lane() + i], p);
+                    // What a lane without a chunk loaded again may be infinite, and 0 times that NaN.
+                    if (chunks_per_lane() * LANES > head_chunks()) {
+                        four = select(vec4<f32>(0.0), four, lane_chunk(member, i) < head_chunks());
+                    }
                     for (var h = 0u; h < HEADS; h++) {
                         score[j * HEADS + h] += dot((*query)[h * per_head + i * parts + p], four);
                     }

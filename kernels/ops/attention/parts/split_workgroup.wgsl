@@ -132,7 +132,7 @@ fn attend_split_tiles(kv_head: u32, split: u32, lid: u32) {
     for (var h = 0u; h < Q_PER_KV; h++) {
         workgroupBarrier();
         if (part < parts) {
-            parts_tops[part] = vec2<f32>(most[h], norm[h]);
+            if (chunk == 0u) { parts_tops[part] = vec2<f32>(most[h], norm[h]); }
             for (var p = 0u; p < per_chunk; p++) {
                 let at = 4u * (part * fours + chunk * per_chunk + p);
                 for (var e = 0u; e < 4u; e++) { pool[at + e] = sum[h * per_chunk + p][e]; }

@@ -44,6 +44,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
     let part = lid / units;
     let row = lid % units / chunks;
     let chunk = lid % chunks;
+    let slots = row_slots(min(first_row + row, rows - 1u));
     var most = LOWEST;
     var norm = 0.0;
     var low = vec4<f32>(0.0);
@@ -89,7 +90,8 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
             high *= decay;
             for (var s = part; s < TILE; s += parts) {
                 let score = tile_scores[row * TILE + s];
-                let weight = select(0.0, exp2(score - top), score > LOWEST);
+                let t = tile + s;
+                let weight = select(0.0, exp2(score - top), t >= slots.x && t < slots.y);
                 norm += weight;
                 let loaded = v_tile[s * chunks + chunk];
                 low += weight * chunk_four(loaded, 0u);
@@ -99,7 +101,7 @@ fn attend_tiles(lid: u32, kv_head: u32, first_row: u32, rows: u32, begin: u32, e
     }
 
     if (part < parts) {
-        tile_maxima[part * ROWS + row] = vec2<f32>(most, norm);
+        if (chunk == 0u) { tile_maxima[part * ROWS + row] = vec2<f32>(most, norm); }
         let at = (part * ROWS + row) * fours + chunk * per_chunk;
         tile_outputs[at] = low;
         if (KV_FORMAT != KV_F32) { tile_outputs[at + 1u] = high; }

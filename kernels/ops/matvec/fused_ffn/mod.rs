@@ -47,9 +47,9 @@ pub static OPERATION: Declaration<FusedFfn> = Declaration {
     state: &[],
     bindings: &[
         weights::<FusedFfn>().drawn(&|_| Draw::UnitProducts),
-        Binding::input("x", floats!(act_format), len!(p => p.k)),
-        Binding::input("stream", &f32s, len!(p => p.k)),
-        Binding::input("norm_weight", &f32s, len!(p => p.k)),
+        spreads(Binding::input("x", floats!(act_format), len!(p => p.k))),
+        spreads(Binding::input("stream", &f32s, len!(p => p.k))),
+        spreads(Binding::input("norm_weight", &f32s, len!(p => p.k))),
         Binding::output("y", floats!(act_format), len!(p => p.n)),
     ],
     variants: &[

@@ -49,9 +49,12 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::<Gemv>::input("x", floats!(act_format), len!(p => p.n_vectors * p.k))
-            .drawn(&|_| Draw::Activations),
-        Binding::in_out("y", &f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
+        spreads(Binding::input("x", floats!(act_format), len!(p => p.n_vectors * p.k))),
+        spreads(Binding::in_out(
+            "y",
+            &f32s,
+            len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after)),
+        )),
     ],
     variants: &[
         Schedule::NAIVE,

@@ -92,8 +92,12 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", floats!(act_format), len!(p => p.n_vectors * p.k)),
-        Binding::in_out("y", &f32s, len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after))),
+        spreads(Binding::input("x", floats!(act_format), len!(p => p.n_vectors * p.k))),
+        spreads(Binding::in_out(
+            "y",
+            &f32s,
+            len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after)),
+        )),
         Binding::scratch("parts", &f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
     ],
     variants: &[
@@ -112,6 +116,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                 (Order::RowWise, vectors) => exceeds("N_VECTORS", vectors, 1),
                 (order, _) => Some(format!("ORDER={} is not row_wise", order.name())),
             },
+            apart: true,
             ..Variant::new("blocks", &[Stage::main(&lanes_grid)])
         },
         // gemv_q/workgroup: LANES invocations a row, summed through workgroup memory; no subgroups
@@ -161,6 +166,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                     .or_else(|| eight_rows_unsupported(p, caps))
             },
             packing: Packing::Soa,
+            apart: true,
             ..Schedule::ROWS8
         },
         // gemv_q/soa_dp4a24_vectors: up to eight vectors of activations in 23 bits.
@@ -305,7 +311,8 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             nmse(p.rows),
             "K rounded additions behave as a random walk of step eps * sum|w x|. Quants may be \
                  summed with an offset of up to 48 steps that is taken out per 32 weights, and \
-                 scale and minimum apart: then terms some times larger than w x are rounded",
+                 scale and minimum apart: then terms some times larger than w x are rounded. What \
+                 a massive x loses where they all but cancel is in the reference's magnitude",
         )
     },
     cases: "

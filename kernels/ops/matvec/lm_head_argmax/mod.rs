@@ -37,7 +37,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
     state: &[n_kv(4, 9), PROMPT_LEN],
     bindings: &[
         weights::<LmHeadArgmax>().drawn(&|_| Draw::TiedRows),
-        Binding::input("x", floats!(act_format), len!(p => p.k)),
+        spreads(Binding::input("x", floats!(act_format), len!(p => p.k))),
         Binding::in_out("tokens", &words, len!(_, s => s.n_kv + 1))
             .drawn(&|_| Draw::Sequence(1000)),
         Binding::in_out("state", &words, len!(_ => STATE_WORDS)).drawn(&|_| Draw::State),
@@ -97,6 +97,7 @@ pub static OPERATION: Declaration<LmHeadArgmax> = Declaration {
             tunables: "WG=128|256|512,LANES=4|8|16|32,ROWS_PER_WG=128|256|512|1024",
             unsupported: &quantised_only,
             packing: Packing::Soa,
+            apart: true,
             ..Variant::new("soa", STAGES)
         },
         // lm_head_argmax/soa_dp4a24: as gemv_q/soa_dp4a24, activations as integers of 23

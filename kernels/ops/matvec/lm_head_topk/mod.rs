@@ -137,6 +137,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             tunables: "WG=128|256|512,LANES=4|8|16|32,ROWS_PER_WG=256|512|1024,MERGERS=8|16|32",
             unsupported: &quantised,
             packing: Packing::Soa,
+            apart: true,
             ..Variant::new("soa", STAGES)
         },
         // lm_head_topk/soa_dp4a24: as gemv_q/soa_dp4a24, activations as integers of 23 bits.
@@ -177,7 +178,7 @@ pub static OPERATION: Declaration<LmHeadTopk> = Declaration {
             ROWS=129,K=1003,FIRST_ROW=64,PART=last,TOP_K=20
         ROWS=70,K=300,WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k,TOP_K=16
         # Rows longer than is staged at once, and more of them than a workgroup has.
-        ROWS=9,K=6912,WEIGHT=q4_k,TOP_K=8; ROWS=21,K=5003,WEIGHT=q8_0,TOP_K=8
+        ROWS=9,K=6912,WEIGHT=q4_k,TOP_K=9; ROWS=21,K=5003,WEIGHT=q8_0,TOP_K=8
         ROWS=1100,K=70,WEIGHT=q5_1,ACT_FORMAT=f16,TOP_K=8
         # Fewer rows than wanted.
         TOP_K=5

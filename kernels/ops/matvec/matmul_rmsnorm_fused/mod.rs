@@ -58,12 +58,12 @@ pub static OPERATION: Declaration<MatmulRmsnormFused> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", floats!(act_format), len!(p => p.k)),
-        Binding::in_out("stream", &f32s, len!(p => p.rows)),
-        Binding::input("post_weight", &f32s, len!(p => p.rows)),
-        Binding::input("next_weight", &f32s, len!(p => p.rows)),
+        spreads(Binding::input("x", floats!(act_format), len!(p => p.k))),
+        spreads(Binding::in_out("stream", &f32s, len!(p => p.rows))),
+        spreads(Binding::input("post_weight", &f32s, len!(p => p.rows))),
+        spreads(Binding::input("next_weight", &f32s, len!(p => p.rows))),
         // Stays as it is without NEXT_NORM.
-        Binding::in_out("y", floats!(act_format), len!(p => p.rows)),
+        spreads(Binding::in_out("y", floats!(act_format), len!(p => p.rows))),
         Binding::scratch("branch", &f32s, len!(p => p.rows)),
         Binding::counter("arrived", len!(_ => 1)),
     ],

@@ -36,9 +36,9 @@ pub static OPERATION: Declaration<NormGemv> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", &f32s, len!(p => p.k)),
-        Binding::input("norm_weight", &f32s, len!(p => p.k)),
-        Binding::in_out("y", &f32s, len!(p => p.y_offset + p.rows)),
+        spreads(Binding::input("x", &f32s, len!(p => p.k))),
+        spreads(Binding::input("norm_weight", &f32s, len!(p => p.k))),
+        spreads(Binding::in_out("y", &f32s, len!(p => p.y_offset + p.rows))),
     ],
     variants: &[
         Schedule::NAIVE,

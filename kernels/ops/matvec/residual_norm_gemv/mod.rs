@@ -31,11 +31,11 @@ pub static OPERATION: Declaration<ResidualNormGemv> = Declaration {
     state: &[],
     bindings: &[
         weights(),
-        Binding::input("x", &f32s, len!(p => p.k)),
-        Binding::input("delta", &f32s, len!(p => p.k)),
-        Binding::input("post_weight", &f32s, len!(p => p.k)),
-        Binding::input("norm_weight", &f32s, len!(p => p.k)),
-        Binding::in_out("y", &f32s, len!(p => p.y_offset + p.rows)),
+        spreads(Binding::input("x", &f32s, len!(p => p.k))),
+        spreads(Binding::input("delta", &f32s, len!(p => p.k))),
+        spreads(Binding::input("post_weight", &f32s, len!(p => p.k))),
+        spreads(Binding::input("norm_weight", &f32s, len!(p => p.k))),
+        spreads(Binding::in_out("y", &f32s, len!(p => p.y_offset + p.rows))),
         Binding::output("next_x", &f32s, len!(p => p.k)),
     ],
     variants: &[

@@ -1,6 +1,5 @@
 //! Tensor contents as bytes of the device: laid out, read back, shared.
 
-use crate::gpu::{DeviceBuffer, Gpu};
 use crate::plan::recording::TensorInit;
 
 /// Returns true if two tensors of one name can share memory: equal length and layout.
@@ -18,14 +17,4 @@ pub(super) fn alike(a: &TensorInit, b: &TensorInit) -> bool {
         _ => true,
     };
     same && a.device_bytes() == b.device_bytes()
-}
-
-/// Writes the initial content of a new tensor. `on` receives the number of bytes written by each
-/// upload: a matrix may be half of a model. wgpu hands out zeroed memory, but a guarded block is
-/// poisoned.
-pub(super) fn fill(gpu: &Gpu, block: &DeviceBuffer, content: &TensorInit, on: &mut dyn FnMut(u64)) {
-    content.initial(|offset, bytes| {
-        block.write(gpu, offset, bytes);
-        on(bytes.len() as u64);
-    });
 }

@@ -7,6 +7,8 @@ use lathe_kernels::lm_head_argmax::LmHeadArgmax;
 use lathe_kernels::lm_head_topk::LmHeadTopk;
 use lathe_kernels::sample::Sample;
 use lathe_kernels::{HeadPart, STATE_WORDS, StateWord};
+use lathe_reference::Expected;
+use lathe_reference::argmax::NO_TOKEN;
 use lathe_reference::lm_head_topk::{NONE, Row, top_k};
 use lathe_reference::sample::{self, Draw, Sampling};
 
@@ -89,6 +91,16 @@ impl Oracle for LmHeadArgmax {
             logits.deviation.clear();
             tokens.push(inputs.words("best_index")[0]);
         }
+        let wrong = |value: &f64| !value.is_finite() || *value >= f64::from(f32::MAX);
+        if let Some(first) = logits.value.iter().position(wrong) {
+            let best = Expected::exact(&[f32::MAX]);
+            let named = vec![
+                (inputs.op.tensor("best_value"), Outcome::Real(best)),
+                (inputs.op.tensor("best_index"), Outcome::Words(vec![tokens[first]])),
+            ];
+            let end = ended_with(self.part, inputs, &Among::One(NO_TOKEN));
+            return [named, end].concat();
+        }
         let logits = Arc::new(Logits { logits, tokens, rows: weights.clone() });
         let among = Among::Largest(Arc::clone(&logits));
         let (words, choice) = (vec![among.own()], among.clone());
@@ -96,14 +108,19 @@ impl Oracle for LmHeadArgmax {
             (inputs.op.tensor("best_value"), Outcome::Largest(logits)),
             (inputs.op.tensor("best_index"), Outcome::Choice { words, at: 0, among: choice }),
         ];
-        all.extend(match self.part {
-            HeadPart::Whole | HeadPart::Last => end(inputs, &among),
-            _ => {
-                let same = ["tokens", "state"].map(|name| inputs.words(name).to_vec());
-                outcomes(inputs, same.map(Outcome::Words))
-            }
-        });
+        all.extend(ended_with(self.part, inputs, &among));
         all
+    }
+}
+
+/// The end of a step with the last part of a head; the parts before leave tokens and state.
+fn ended_with(part: HeadPart, inputs: &Inputs<'_>, among: &Among) -> Outcomes {
+    match part {
+        HeadPart::Whole | HeadPart::Last => end(inputs, among),
+        _ => {
+            let same = ["tokens", "state"].map(|name| inputs.words(name).to_vec());
+            outcomes(inputs, same.map(Outcome::Words))
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use lathe_kernels::norm_gemv::NormGemv;
 use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
 use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
 use lathe_kernels::{Activation, Beta, Norm, NormOffset, Order};
-use lathe_reference::digits::{allowed, with_codes};
+use lathe_reference::digits::{DEVIATIONS, allowed, with_codes};
 use lathe_reference::fused_ffn::fused_ffn;
 use lathe_reference::matmul::matmul_column;
 use lathe_reference::matmul_rmsnorm_fused::matmul_rmsnorm_fused;
@@ -37,7 +37,7 @@ fn rounded(
     x: impl Iterator<Item = f64>,
     product: Expected,
 ) -> Expected {
-    let Some(Rounding { digits, k }) = inputs.rounding else { return product };
+    let Some(Rounding { digits, k, .. }) = inputs.rounding else { return product };
     let x: Vec<f64> = x.collect();
     let deviations = over_rows(rows, |format, bytes, deviations, _| {
         digits.deviations(format, bytes, &x, deviations);
@@ -149,7 +149,8 @@ fn reordered(rounding: Option<Rounding>, weights: &WeightRows, rows: usize, x: &
             for (block, largest) in decoded.chunks(tile).zip(largest.chunks_mut(tile)) {
                 largest.fill(largest_of(block));
             }
-            if let Some(Rounding { digits, .. }) = rounding {
+            // Without digits the magnitude below is large enough.
+            if let Some(Rounding { digits, .. }) = rounding.filter(|r| r.digits.0 > 0) {
                 let of_codes = |bits| {
                     let mut values = vec![0.0; decoded.len()];
                     format.decode(&with_codes(format, &bytes[from..end], Some(bits)), &mut values);
@@ -216,7 +217,37 @@ impl Oracle for Matmul {
                 expected.magnitude[at] = before.abs() + magnitude;
             }
         }
+        if let Some(rounding) = inputs.rounding {
+            through_f16(self, rounding, weights, x, &mut expected);
+        }
         inputs.real("y", expected)
+    }
+}
+
+/// Allows for operands that a variant rounds to f16: an error is uniform in ± 2⁻¹¹ of w·x, and those
+/// of different products are independent. A token with an activation that f16 does not hold has
+/// results that may not be finite.
+fn through_f16(p: &Matmul, of: Rounding, weights: &WeightRows, x: &[f32], expected: &mut Expected) {
+    const F16_LARGEST: f32 = 65_504.0;
+    let (first, stride) = (p.y_offset, p.y_offset + p.rows + p.y_after);
+    let format = oracle_format(weights.format);
+    expected.deviation.resize(expected.value.len(), 0.0);
+    expected.absolute.resize(expected.value.len(), 0.0);
+    let unit = of.k * f64::from(f32::EPSILON);
+    let variance = f64::from(of.f16_operands) * 2f64.powi(-20) / 12.0;
+    let mut row = vec![0.0; weights.k];
+    for r in 0..p.rows {
+        format.decode(weights.row(r), &mut row);
+        for (m, x) in x.chunks(p.k).enumerate() {
+            let squares = row.iter().zip(x).map(|(w, x)| f64::from(w * x).powi(2));
+            let deviation = (variance * squares.sum::<f64>()).sqrt();
+            let at = m * stride + first + r;
+            expected.deviation[at] = deviation;
+            expected.magnitude[at] += DEVIATIONS * deviation / unit;
+            if of.f16_range && x.iter().any(|x| x.abs() > F16_LARGEST) {
+                expected.absolute[at] = f64::INFINITY;
+            }
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use lathe_kernels::{
-    Declaration, Kernel, NormOffset, Params, Problem, RopeStyle, State, StateWord, Text, Tolerance,
+    Declaration, Kernel, NormOffset, Params, Problem, Role, RopeStyle, State, StateWord, Text,
+    Tolerance,
 };
 use lathe_reference as reference;
 use lathe_reference::Expected;
@@ -48,12 +49,17 @@ pub struct Inputs<'a> {
     pub rounding: Option<Rounding>,
 }
 
-/// Rounding of activations by the variant that is judged.
+/// Rounding by the variant that is judged: of activations to digits, or with no digits of codes,
+/// zero points and minimums that meet them apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     digits: Digits,
     /// The declared multiples of ε per magnitude.
     k: f64,
+    /// Operands of each product that are rounded to f16.
+    f16_operands: u32,
+    /// True if activations pass through f16.
+    f16_range: bool,
 }
 
 impl<'a> Inputs<'a> {
@@ -191,9 +197,36 @@ pub(crate) fn expected(op: &Op, values: &[Value]) -> Result<Outcomes> {
 /// Same as [`expected`], with what the arithmetic of the operation's variant is allowed in addition.
 pub(crate) fn judged(op: &Op, values: &[Value]) -> Result<Outcomes> {
     let problem = Problem { shape: op.shape.clone(), state: state(op, values) };
-    let Tolerance { digits, k, .. } = op.plan.tolerance(&problem);
-    let rounding = (digits > 0).then_some(Rounding { digits: Digits(digits), k });
-    Ok((oracle(op.kernel())?.expected)(&Inputs { op, values, rounding }))
+    let Tolerance { digits, apart, k, f16_operands, f16_range, .. } = op.plan.tolerance(&problem);
+    let rounding = Rounding { digits: Digits(digits), k, f16_operands, f16_range };
+    let rounding = (digits > 0 || apart || f16_range || f16_operands > 0).then_some(rounding);
+    let mut outcomes = (oracle(op.kernel())?.expected)(&Inputs { op, values, rounding });
+    let mut off: Vec<&mut Expected> = outcomes
+        .iter_mut()
+        .filter_map(|(_, outcome)| match outcome {
+            Outcome::Real(expected) => Some(expected),
+            _ => None,
+        })
+        .filter(|expected| expected.value.iter().any(|v| !v.is_finite()))
+        .collect();
+    if !off.is_empty() && reads_not_finite(op, values) {
+        off.iter_mut().for_each(|expected| expected.spreads = true);
+    }
+    Ok(outcomes)
+}
+
+/// Returns true if an input holds a NaN or an infinity.
+fn reads_not_finite(op: &Op, values: &[Value]) -> bool {
+    op.bindings.iter().any(|(name, tensor)| {
+        let role = op.kernel().binding(name).map(|b| b.role);
+        let is_read = matches!(role, Some(Role::Input | Role::InOut));
+        is_read
+            && match &values[tensor.0] {
+                Value::F32(values) => values.iter().any(|v| !v.is_finite()),
+                Value::Weights(rows) => !rows.is_finite(),
+                Value::U32(_) | Value::Rope(_) => false,
+            }
+    })
 }
 
 /// See [`Oracle::in_place`].

@@ -7,16 +7,19 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lathe_kernels::{
     Draw as Drawing, Kernel, KernelBinding, KvFormat, Packing, ParamKind, Problem, Role,
-    STATE_WORDS, StateWord,
+    STATE_WORDS, StateWord, Tolerance,
 };
 use lathe_record::rng::Rng;
+use lathe_sanitize::{Buffer, Options};
 
 pub use exported::{Exported, ExportedOutcome, ExportedTensor, Judged, Stored, fits};
 
 use super::Verdict;
 use super::draw::{InputKind, draw};
-use crate::error::Result;
+use super::stress::{self, Stress};
+use crate::error::{Error, Result};
 use crate::execute::GpuExecutor;
+use crate::execute::interpreter::Interpreter;
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
 use crate::gpu::{DeviceBuffer, Gpu, Pipelines, Policy, poison};
@@ -25,6 +28,7 @@ use crate::plan::Plan;
 use crate::plan::layout::KvOrder;
 use crate::plan::memory::UPLOAD_BYTES;
 use crate::plan::recording::{Label, Recording, TensorId, TensorInit};
+use crate::plan::weights::WeightRows;
 
 /// One invocation with all its inputs, ready for either executor.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub struct Case {
 struct Inputs {
     problem: Problem,
     seed: u64,
+    /// Kind of the first draw.
+    kind: InputKind,
     /// Every binding but scratch, in order: its name, content and value. They are the first tensors
     /// of the recording.
     drawn: Vec<(&'static str, TensorInit)>,
@@ -47,9 +53,12 @@ struct Inputs {
     /// All draws but the first, in order of [`Draw::small`]. Large tensors are left out: they are
     /// rotated instead.
     others: [OnceLock<Vec<Value>>; DRAWS],
-    /// Expected outcomes of each draw requested so far, by the digits that the variants keep.
-    expected: Mutex<BTreeMap<(Draw, u32), Arc<Outcomes>>>,
+    /// Expected outcomes of each draw requested so far, by how the variants round.
+    expected: Mutex<BTreeMap<(Draw, Rounds), Arc<Outcomes>>>,
 }
+
+/// Digits, codes apart, operands in f16 and their range, as a [`Tolerance`] has them.
+type Rounds = (u32, bool, u32, bool);
 
 /// Number of input sets per case. Benchmarks rotate through them, so a stale output of the previous
 /// invocation never equals the expected one.
@@ -66,16 +75,35 @@ pub struct Draw {
     pub small: usize,
 }
 
+/// The draw of stress inputs.
+const STRESS: Draw = Draw { large: 0, small: DRAWS };
+
 impl Case {
     /// Draws inputs for a planned invocation from `seed`. Fails before any is drawn if a tensor
     /// exceeds the largest binding of `gpu`.
     pub fn new(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        Self::fitting(gpu, plan, problem, seed, InputKind::Typical)
+    }
+
+    /// Same as [`Case::new`], for a case that is only checked: KV caches hold NaN where nothing may
+    /// be read, and stress inputs include them.
+    pub fn untimed(gpu: &Gpu, plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        Self::fitting(gpu, plan, problem, seed, InputKind::Untimed)
+    }
+
+    fn fitting(
+        gpu: &Gpu,
+        plan: Plan,
+        problem: &Problem,
+        seed: u64,
+        kind: InputKind,
+    ) -> Result<Self> {
         let kernel = plan.kernel;
         if let Some(reason) = too_large(kernel, problem, gpu.caps.binding_bytes) {
             let what = format!("{} {}", kernel.name, kernel.show(problem));
             return Err(gpu.unavailable(what, reason));
         }
-        Self::drawn_for(plan, problem, seed)
+        Self::drawn(plan, problem, seed, kind)
     }
 
     /// Draws inputs for a planned invocation on a device that need not be here.
@@ -83,18 +111,37 @@ impl Case {
     /// # Errors
     /// The operation has no reference.
     pub fn drawn_for(plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        Self::drawn(plan, problem, seed, InputKind::Typical)
+    }
+
+    /// Same as [`Case::untimed`] for the interpreter.
+    ///
+    /// # Errors
+    /// A tensor of more than 256 MiB.
+    pub fn for_interpreter(plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        const MOST_BYTES: u64 = 1 << 28;
+        if let Some(reason) = too_large(plan.kernel, problem, MOST_BYTES) {
+            let what = format!("{} {}", plan.kernel.name, plan.kernel.show(problem));
+            let adapter = "the interpreter".to_owned();
+            return Err(Error::Unavailable { what, adapter, reason });
+        }
+        Self::drawn(plan, problem, seed, InputKind::Untimed)
+    }
+
+    fn drawn(plan: Plan, problem: &Problem, seed: u64, kind: InputKind) -> Result<Self> {
         let kernel = plan.kernel;
         oracle::exists(kernel)?;
         let mut rng = Rng::new(seed);
         let (mut drawn, mut values) = (Vec::new(), Vec::new());
         for b in given(kernel) {
-            let (content, value) = draw(b, problem, plan.packing, InputKind::Typical, &mut rng);
+            let (content, value) = draw(b, problem, plan.packing, kind, &mut rng);
             drawn.push((b.name, content));
             values.push(value);
         }
         let inputs = Inputs {
             problem: problem.clone(),
             seed,
+            kind,
             drawn,
             values,
             others: Default::default(),
@@ -149,7 +196,7 @@ impl Case {
     }
 
     /// The drawn tensor that a device tensor holds, or holds a part of.
-    fn drawn(&self, tensor: TensorId) -> TensorId {
+    fn whole(&self, tensor: TensorId) -> TensorId {
         let (op, name) = (&self.recording.ops[0], &self.recording.tensors[tensor.0].name);
         match self.content(tensor) {
             TensorInit::WeightPart(..) => {
@@ -166,9 +213,12 @@ impl Case {
 
     /// Value of a drawn tensor.
     fn value(&self, tensor: TensorId, draw: Draw) -> Value {
-        let (inputs, tensor) = (&*self.inputs, self.drawn(tensor));
+        let (inputs, tensor) = (&*self.inputs, self.whole(tensor));
         let first = &inputs.values[tensor.0];
-        if !self.is_large(tensor) {
+        if let Some(rows) = self.replaced(tensor, draw) {
+            return Value::Weights(rows.clone());
+        }
+        if !self.is_large(tensor) || draw == STRESS && inputs.strains(tensor) {
             return match draw.small {
                 0 => first.clone(),
                 _ => self.others(draw)[tensor.0].clone(),
@@ -215,7 +265,7 @@ impl Case {
     ) -> Result<DeviceBuffer> {
         let name = &self.recording.tensors[id.0].name;
         let (by, unit) = match self.is_large(id) {
-            true => self.turn(self.drawn(id), draw),
+            true => self.turn(self.whole(id), draw),
             false => (0, 0),
         };
         let each = match self.content(id) {
@@ -231,30 +281,70 @@ impl Case {
         }
         let block = first.copied(gpu, name)?;
         let value = self.value(id, draw);
-        gpu.caught(|| self.write_value(gpu, &block, id, &value))?;
+        gpu.caught(|| self.encode(id, &value, &mut |at, bytes| block.write(gpu, at, bytes)))?;
         Ok(block)
     }
 
-    /// A further draw of all tensors but large ones, which are empty in it.
+    /// A further draw of all tensors but large ones, which are empty in it, or replaced.
     fn others(&self, wanted: Draw) -> &[Value] {
         let inputs = &*self.inputs;
         inputs.others[wanted.small - 1].get_or_init(|| {
             let mut rng = Rng::derive(inputs.seed, &format!("draw {}", wanted.small));
-            let kind = if wanted.small < DRAWS { InputKind::Typical } else { InputKind::Stress };
-            let all = given(self.kernel).zip(&inputs.drawn);
-            let drawn = all.map(|(b, (_, content))| match is_large(content) {
-                true => Value::U32(Vec::new()),
-                false => draw(b, &inputs.problem, Packing::Blocks, kind, &mut rng).1,
+            let kind = match wanted.small < DRAWS {
+                true => InputKind::Typical,
+                false => InputKind::Stress(Stress::of(inputs.seed)),
+            };
+            let all = given(self.kernel).zip(&inputs.drawn).enumerate();
+            let drawn = all.map(|(i, (b, (_, content)))| {
+                let strains = wanted == STRESS && inputs.strains(TensorId(i));
+                match is_large(content) && !strains {
+                    true => Value::U32(Vec::new()),
+                    false => draw(b, &inputs.problem, Packing::Blocks, kind, &mut rng).1,
+                }
             });
-            drawn.collect()
+            let mut drawn: Vec<Value> = drawn.collect();
+            if kind == InputKind::Stress(Stress::NotFinite) {
+                self.spoil(&mut drawn, &mut rng);
+            }
+            drawn
         })
+    }
+
+    /// Makes one input not finite, of those that promise that it shows.
+    fn spoil(&self, drawn: &mut [Value], rng: &mut Rng) {
+        let first = &self.inputs.values;
+        let spreads = given(self.kernel)
+            .enumerate()
+            .filter(|(i, b)| b.spreads && matches!(first[*i], Value::F32(_) | Value::Weights(_)))
+            // A cache has it from the start, before its values are rounded.
+            .filter(|(i, _)| !self.inputs.strains(TensorId(*i)));
+        let spreads: Vec<usize> = spreads.map(|(i, _)| i).collect();
+        let Some(&at) = spreads.get(rng.below(spreads.len() as u32) as usize) else { return };
+        match (&mut drawn[at], &first[at]) {
+            (drawn, Value::Weights(rows)) => *drawn = Value::Weights(stress::spoiled(rows, rng)),
+            (Value::F32(values), _) => stress::spoil(values, rng),
+            _ => {}
+        }
+    }
+
+    /// Weights that stress inputs replace, which are those of the first draw otherwise.
+    fn replaced(&self, tensor: TensorId, draw: Draw) -> Option<&WeightRows> {
+        if draw.small < DRAWS || Stress::of(self.inputs.seed) != Stress::NotFinite {
+            return None;
+        }
+        match &self.others(draw)[self.whole(tensor).0] {
+            Value::Weights(rows) => Some(rows),
+            _ => None,
+        }
     }
 
     /// Expected outcomes of an invocation on a draw over fresh memory; computed once for all plans.
     fn expected(&self, draw: Draw) -> Result<Arc<Outcomes>> {
         let lock = || self.inputs.expected.lock().unwrap_or_else(PoisonError::into_inner);
         let op = &self.recording.ops[0];
-        let key = (draw, op.plan.tolerance(&self.inputs.problem).digits);
+        let tolerance = op.plan.tolerance(&self.inputs.problem);
+        let Tolerance { digits, apart, f16_operands, f16_range, .. } = tolerance;
+        let key = (draw, (digits, apart, f16_operands, f16_range));
         if let Some(known) = lock().get(&key) {
             return Ok(Arc::clone(known));
         }
@@ -298,6 +388,52 @@ impl Case {
         Ok(executor)
     }
 
+    /// The case in the interpreter with its inputs written. Outputs and scratch memory are not.
+    pub fn interpreter(&self, options: Options) -> Interpreter {
+        let mut executor = Interpreter::new(Arc::clone(&self.recording), options);
+        for id in (0..self.recording.tensors.len()).map(TensorId) {
+            let block = executor.block(id);
+            match self.role(id) {
+                Some(Role::Output | Role::Scratch) => {
+                    *block = Buffer::unwritten(vec![poison(); block.words.len()]);
+                }
+                Some(Role::Counter) => block.words.fill(0),
+                // Weights and tables are there already.
+                _ => {
+                    block.written = None;
+                    if let Some(value @ (Value::F32(_) | Value::U32(_))) =
+                        self.inputs.values.get(id.0)
+                    {
+                        // Padding is undefined: a result made of it is no number.
+                        block.words.fill(poison());
+                        self.encode(id, value, &mut |at, bytes| executor.write(id, at, bytes));
+                    }
+                }
+            }
+        }
+        executor
+    }
+
+    /// Gives one more run of the interpreter stress inputs, as [`Case::stress_inputs`] does.
+    pub(crate) fn stress_interpreted(&self, executor: &mut Interpreter) -> Draw {
+        let draw = STRESS;
+        for id in self.renewed(draw) {
+            let value = self.value(id, draw);
+            self.encode(id, &value, &mut |at, bytes| executor.write(id, at, bytes));
+        }
+        draw
+    }
+
+    /// [`Case::judge_found`] of the interpreter's memory.
+    pub(crate) fn judge_interpreted(
+        &self,
+        executor: &Interpreter,
+        draw: Draw,
+        found: &[(TensorId, Vec<u8>)],
+    ) -> Result<Verdict> {
+        self.judge_left(draw, found, &|id| Ok((executor.read(id), None)))
+    }
+
     /// Undoes a run: restores the state of [`Case::prepare`] of all tensors that are written, and
     /// of small inputs. Large inputs are unchanged: writing the caches of a long context would take
     /// longer than attending to them.
@@ -312,6 +448,11 @@ impl Case {
             let id = TensorId(i);
             let block = executor.block(id);
             match self.role(id) {
+                Some(Role::Input) if self.replaced(id, STRESS).is_some() => {
+                    let first = self.value(id, Draw::default());
+                    let gpu = &executor.gpu;
+                    self.encode(id, &first, &mut |at, bytes| block.write(gpu, at, bytes));
+                }
                 Some(Role::Input) if self.is_large(id) && !all => {}
                 // What an earlier run or another variant left there must not pass for a result.
                 Some(Role::Output | Role::Scratch) => block.poison(&executor.gpu),
@@ -328,7 +469,10 @@ impl Case {
     fn write_drawn(&self, executor: &GpuExecutor, id: TensorId) {
         match self.inputs.values.get(id.0) {
             None | Some(Value::Weights(_)) => {}
-            Some(value) => self.write_value(&executor.gpu, executor.block(id), id, value),
+            Some(value) => {
+                let (gpu, block) = (&executor.gpu, executor.block(id));
+                self.encode(id, value, &mut |at, bytes| block.write(gpu, at, bytes));
+            }
         }
     }
 
@@ -396,34 +540,45 @@ impl Case {
         is_large(self.content(tensor))
     }
 
-    fn write_value(&self, gpu: &Gpu, block: &DeviceBuffer, tensor: TensorId, value: &Value) {
+    /// A value as bytes of the device, by parts with their offsets.
+    fn encode(&self, tensor: TensorId, value: &Value, write: &mut dyn FnMut(u64, &[u8])) {
         match (value, self.content(tensor)) {
             // In pieces: a matrix may be large.
             (Value::Weights(rows), TensorInit::Weights(_, packing)) => {
-                rows.pack(*packing, UPLOAD_BYTES as usize, |offset, bytes| {
-                    block.write(gpu, offset, bytes);
-                });
+                rows.pack(*packing, UPLOAD_BYTES as usize, write);
             }
             (value, content) => {
                 if let Some(bytes) = value.device_bytes(content) {
-                    block.write(gpu, 0, &bytes);
+                    write(0, &bytes);
                 }
             }
         }
     }
 
-    /// Gives one more invocation stress inputs, over the results of the invocations before it.
-    /// Positions and indices are drawn anew too: a growing position would leave the tensors, and a
-    /// list of candidates must not name one twice.
+    /// Gives one more invocation stress inputs, over the results of the invocations before it. Most
+    /// kinds renew tensors that are read and written. Positions and indices are always drawn anew: a
+    /// growing position would leave the tensors, and a list of candidates must not name one twice.
     pub(super) fn stress_inputs(&self, executor: &GpuExecutor) -> Result<Draw> {
-        let draw = Draw { large: 0, small: DRAWS };
-        let (gpu, goes_on) = (&executor.gpu, self.counts());
-        let renewed = |role| role == Role::Input || role == Role::InOut && goes_on;
-        for id in self.bound(renewed).into_iter().filter(|id| !self.is_large(*id)) {
+        let (gpu, draw) = (&executor.gpu, STRESS);
+        for id in self.renewed(draw) {
             let (block, value) = (executor.block(id), self.value(id, draw));
-            gpu.caught(|| self.write_value(gpu, block, id, &value))?;
+            gpu.caught(|| self.encode(id, &value, &mut |at, bytes| block.write(gpu, at, bytes)))?;
         }
         Ok(draw)
+    }
+
+    /// Tensors that stress inputs are drawn for.
+    fn renewed(&self, draw: Draw) -> Vec<TensorId> {
+        let goes_on = self.counts() || Stress::of(self.inputs.seed).renews();
+        let renewed = |id: &TensorId| match self.role(*id) {
+            Some(Role::Input | Role::InOut) if self.inputs.strains(self.whole(*id)) => true,
+            Some(Role::Input) => !self.is_large(*id) || self.replaced(*id, draw).is_some(),
+            Some(Role::InOut) => goes_on && !self.is_large(*id),
+            _ => false,
+        };
+        let mut ids = self.bound(|_| true);
+        ids.retain(renewed);
+        ids
     }
 
     /// The step state that an invocation reads and writes, and the byte offsets of its seeds, one
@@ -467,6 +622,20 @@ impl Case {
         draw: Draw,
         found: &[(TensorId, Vec<u8>)],
     ) -> Result<Verdict> {
+        self.judge_left(draw, found, &|id| match policy {
+            Policy::Plain => Ok((executor.block(id).read(&executor.gpu)?, None)),
+            Policy::Guarded => executor.block(id).read_guarded(&executor.gpu),
+        })
+    }
+
+    /// Compares what an executor left in memory, which `read` returns with the place of a word
+    /// outside of the tensor that was written.
+    fn judge_left(
+        &self,
+        draw: Draw,
+        found: &[(TensorId, Vec<u8>)],
+        read: &dyn Fn(TensorId) -> Result<(Vec<u8>, Option<i64>)>,
+    ) -> Result<Verdict> {
         let op = &self.recording.ops[0];
         let mut state = self.inputs.problem.state;
         let expected = match found {
@@ -493,10 +662,7 @@ impl Case {
             if role == Some(Role::Input) {
                 continue;
             }
-            let (bytes, touched) = match policy {
-                Policy::Plain => (executor.block(id).read(&executor.gpu)?, None),
-                Policy::Guarded => executor.block(id).read_guarded(&executor.gpu)?,
-            };
+            let (bytes, touched) = read(id)?;
             if let Some(at) = touched {
                 let len = bytes.len();
                 let reason = format!("{name}: wrote outside the tensor, at byte {at} of {len}");
@@ -515,6 +681,14 @@ impl Case {
             left.insert(id, bytes);
         }
         Ok(judge(&self.recording, op, state, &expected, &left))
+    }
+}
+
+impl Inputs {
+    /// Returns true for a KV cache of which stress inputs hold other values.
+    fn strains(&self, tensor: TensorId) -> bool {
+        let content = self.drawn.get(tensor.0).map(|(_, content)| content);
+        self.kind == InputKind::Untimed && matches!(content, Some(TensorInit::Kv { .. }))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Inputs of a checked or benchmarked invocation, drawn as its declaration specifies.
 
-use std::ops::RangeInclusive;
-
 use lathe_kernels::{
     Draw, Elem, FloatFormat, KernelBinding, Matrix, Packing, Problem, Role, STATE_WORDS, StateWord,
 };
 use lathe_record::rng::Rng;
 
+use super::cache;
+use super::stress::{self, Stress, power};
 use crate::execute::value::Value;
 use crate::plan::layout::KvOrder;
 use crate::plan::recording::TensorInit;
@@ -21,9 +21,12 @@ pub(super) enum InputKind {
     /// Usual values, and the only kind that is timed. A kernel may rightly be faster where values
     /// are large; such a time would not tell its usual one.
     Typical,
-    /// Stress inputs: other magnitudes and means, scores at which `exp` overflows, ties, NaN where
-    /// it is defined.
-    Stress,
+    /// Usual values that are never timed: NaN in every vector of a KV cache that no invocation may
+    /// read.
+    Untimed,
+    /// Stress inputs: values of this kind, scores at which `exp` overflows, ties, NaN where it is
+    /// defined.
+    Stress(Stress),
 }
 
 /// Content and value of one binding.
@@ -40,15 +43,33 @@ pub(super) fn draw(
     match binding.elem(problem) {
         Elem::F32 if binding.role == Role::Output => floats(FloatFormat::F32, unwritten(len)),
         Elem::F32 => {
-            let values = values(draw, len, kind, rng);
+            let mut values = values(draw, len, FloatFormat::F32, kind, rng);
+            let is_query = matches!((draw, kind), (Draw::Queries { .. }, InputKind::Stress(_)));
+            if is_query && binding.spreads && rng.below(3) == 0 {
+                stress::spoil(&mut values, rng);
+            }
             (TensorInit::Values(values.as_slice().into()), Value::F32(values))
         }
         Elem::Floats(format) => match binding.role {
             Role::Output => floats(format, unwritten(len)),
-            _ => floats(format, values(draw, len, kind, rng)),
+            _ => floats(format, values(draw, len, format, kind, rng)),
         },
         Elem::Kv(vectors) => {
-            let values = vectors.round(&rng.normals(len));
+            let mut values = rng.normals(len);
+            let unread = match kind {
+                InputKind::Typical => Vec::new(),
+                InputKind::Untimed | InputKind::Stress(_) => {
+                    let mut unread = binding.unread(problem);
+                    unread.sort_unstable();
+                    unread
+                }
+            };
+            let is_stress = matches!(kind, InputKind::Stress(_));
+            if is_stress && draw == Draw::Cache {
+                cache::strain(&mut values, vectors, &unread, binding.spreads, rng);
+            }
+            cache::poison(&mut values, vectors, &unread, is_stress, rng);
+            let values = vectors.round(&values);
             (TensorInit::Kv { len, vectors, order: KvOrder::Heads }, Value::F32(values))
         }
         Elem::U32 => (TensorInit::Words(len), Value::U32(words(draw, len, problem, rng))),
@@ -74,18 +95,11 @@ fn floats(format: FloatFormat, mut values: Vec<f32>) -> (TensorInit, Value) {
 /// slots some stress scores exceed 88, where `exp` overflows.
 const STRESS_QUERIES: f32 = 64.0;
 
-fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
-    let is_stress = kind == InputKind::Stress;
+fn values(draw: Draw, len: usize, format: FloatFormat, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
+    let is_stress = matches!(kind, InputKind::Stress(_));
     match draw {
         Draw::Ties | Draw::TiesAndNan => {
-            // Nobody knows the largest, and f32 holds all.
-            let first = match is_stress {
-                false => rng.below(4096) as i32 - 2048,
-                true => rng.below(8192) as i32 - 6144,
-            };
-            let power = if is_stress { power(-3..=3, rng) } else { 1.0 };
-            let at = |steps: u32| power / 64.0 * (first + steps as i32) as f32;
-            let mut values: Vec<f32> = (0..len).map(|_| at(rng.below(4096))).collect();
+            let mut values = logits(len, is_stress, rng);
             if is_stress && draw == Draw::TiesAndNan {
                 // None in most tensors, since one leaves no choice; else one, some, all.
                 let wrong = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][rng.below(3) as usize];
@@ -93,7 +107,10 @@ fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
                 match rng.below(8) {
                     0 => values[one] = wrong,
                     1 => values.iter_mut().filter(|_| rng.below(50) == 0).for_each(|v| *v = wrong),
-                    2 => values.fill(wrong),
+                    2 => {
+                        values.fill(wrong);
+                        values[one] = [wrong, f32::NAN][rng.below(2) as usize];
+                    }
                     _ => {}
                 }
             }
@@ -107,50 +124,55 @@ fn values(draw: Draw, len: usize, kind: InputKind, rng: &mut Rng) -> Vec<f32> {
         }
         Draw::Queries { of, row } if is_stress => {
             let mut values = rng.normals(len);
+            if kind == InputKind::Stress(Stress::Massive) {
+                stress::massive(&mut values, rng);
+                return values;
+            }
             let queries = values.chunks_mut(row.max(1)).flat_map(|row| row.iter_mut().take(of));
             queries.for_each(|v| *v *= STRESS_QUERIES);
             values
         }
-        Draw::Activations if is_stress && rng.below(2) == 0 => massive(len, rng),
-        Draw::Activations if is_stress && rng.below(4) == 0 => {
-            // Both zeros, a subnormal of f32 and one of f16 among usual values.
-            let small = [0.0, -0.0, 1e-40, 3e-6];
-            let mut values = rng.normals(len);
-            let some = values.iter_mut().filter(|_| rng.below(2) == 0).enumerate();
-            some.for_each(|(i, v)| *v = small[i % small.len()]);
-            values
-        }
-        _ if is_stress => {
-            // What is stored as f16 has to hold sums of products with them.
-            let power = power(-3..=2, rng);
-            let mean = f32::from(rng.below(5) as i8 - 2);
-            let mut values = rng.normals(len);
-            values.iter_mut().for_each(|v| *v = power * (mean + *v));
-            values
-        }
-        _ => rng.normals(len),
+        _ => match kind {
+            InputKind::Typical | InputKind::Untimed => rng.normals(len),
+            InputKind::Stress(stress) => stress.values(len, format, rng),
+        },
     }
 }
 
-/// A massive activation over the median, as trained models have at a sequence's first token.
-const MASSIVE: f32 = 25_000.0;
-
-/// Normal values with massive ones in one or a few places.
-fn massive(len: usize, rng: &mut Rng) -> Vec<f32> {
-    let mut values = rng.normals(len);
-    for _ in 0..1 + rng.below(3) {
-        let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
-        if let Some(v) = values.get_mut(rng.below(len as u32) as usize) {
-            *v = sign * MASSIVE * (1.0 + v.abs().min(1.0));
+/// Logits that tie, in whose border the largest may stand alone. Strained: also all equal, or a unit
+/// or two in the last place apart.
+fn logits(len: usize, is_stress: bool, rng: &mut Rng) -> Vec<f32> {
+    // Nobody knows the largest, and f32 holds all.
+    let first = match is_stress {
+        false => rng.below(4096) as i32 - 2048,
+        true => rng.below(8192) as i32 - 6144,
+    };
+    let power = if is_stress { power(-3..=3, rng) } else { 1.0 };
+    // So far below or above zero that nothing but their distance from the largest holds in `exp`.
+    let mean = if is_stress { [0.0, 0.0, -512.0, 512.0][rng.below(4) as usize] } else { 0.0 };
+    let at = |steps: u32| mean + power / 64.0 * (first + steps as i32) as f32;
+    match rng.below(if is_stress { 4 } else { 2 }) {
+        0 => (0..len).map(|_| at(rng.below(4096))).collect(),
+        1 => {
+            let mut values: Vec<f32> = (0..len).map(|_| at(rng.below(4096))).collect();
+            if !values.is_empty() {
+                values[border(len, rng)] = at(4096);
+            }
+            values
+        }
+        2 => vec![at(rng.below(4096)); len],
+        _ => {
+            let near = at(rng.below(4096)).to_bits() + rng.below(4);
+            (0..len).map(|_| f32::from_bits(near + rng.below(3))).collect()
         }
     }
-    values
 }
 
-/// A power of two.
-fn power(exponents: RangeInclusive<i32>, rng: &mut Rng) -> f32 {
-    let many = exponents.end() - exponents.start() + 1;
-    2f32.powi(exponents.start() + rng.below(many as u32) as i32)
+/// An index at which a tile may begin or end, mostly the last one.
+fn border(len: usize, rng: &mut Rng) -> usize {
+    let tile = 32 << rng.below(8);
+    let whole = len / tile * tile;
+    [len - 1, len - 1, whole, whole.saturating_sub(1), 0][rng.below(5) as usize].min(len - 1)
 }
 
 fn words(draw: Draw, len: usize, problem: &Problem, rng: &mut Rng) -> Vec<u32> {
@@ -206,6 +228,12 @@ fn weights(draw: Draw, matrix: Matrix, len: usize, rng: &mut Rng) -> WeightRows 
             };
             values.copy_within(other * k..(other + 1) * k, row * k);
         }
+        // By the sign of their products these rows are far above or far below all others.
+        let last = len / k - 1;
+        let far = [border(len / k, rng), last];
+        let far = &far[usize::from(far[0] == last)..];
+        let rows = far.iter().flat_map(|row| row * k..(row + 1) * k);
+        rows.for_each(|i| values[i] *= 8.0);
     }
     WeightRows::from_f32(format, order, k, &values)
 }
@@ -214,8 +242,10 @@ fn weights(draw: Draw, matrix: Matrix, len: usize, rng: &mut Rng) -> WeightRows 
 mod tests {
     use super::*;
 
+    const STRESS: InputKind = InputKind::Stress(Stress::Scaled);
+
     fn drawn(draw: Draw, kind: InputKind, seed: u64) -> Vec<f32> {
-        values(draw, 1 << 15, kind, &mut Rng::new(seed))
+        values(draw, 1 << 15, FloatFormat::F32, kind, &mut Rng::new(seed))
     }
 
     /// Largest logits vary by seed: a search that stops at one tensor's largest value would miss a
@@ -232,11 +262,11 @@ mod tests {
     #[test]
     fn logits_tie_whatever_their_scale() {
         for seed in 0..64 {
-            for kind in [InputKind::Typical, InputKind::Stress] {
+            for kind in [InputKind::Typical, STRESS] {
                 let mut values = drawn(Draw::Ties, kind, seed);
                 values.sort_by(f32::total_cmp);
                 values.dedup();
-                assert!(values.len() <= 4096, "seed {seed}: {} values", values.len());
+                assert!(values.len() <= 4097, "seed {seed}: {} values", values.len());
             }
         }
     }
@@ -247,10 +277,9 @@ mod tests {
             |draw, kind, seed| drawn(draw, kind, seed).iter().filter(|v| !v.is_finite()).count();
         let sum = |draw, kind| -> usize { (0..32).map(|seed| nans(draw, kind, seed)).sum() };
         assert_eq!(sum(Draw::TiesAndNan, InputKind::Typical), 0);
-        assert_eq!(sum(Draw::Ties, InputKind::Stress), 0);
-        assert_eq!(sum(Draw::Normal, InputKind::Stress), 0);
-        let counts: Vec<usize> =
-            (0..32).map(|seed| nans(Draw::TiesAndNan, InputKind::Stress, seed)).collect();
+        assert_eq!(sum(Draw::Ties, STRESS), 0);
+        assert_eq!(sum(Draw::Normal, STRESS), 0);
+        let counts: Vec<usize> = (0..32).map(|seed| nans(Draw::TiesAndNan, STRESS, seed)).collect();
         assert!(counts.contains(&0) && counts.contains(&(1 << 15)), "{counts:?}");
         assert!(counts.iter().any(|n| (1..1 << 10).contains(n)), "{counts:?}");
     }
@@ -258,9 +287,8 @@ mod tests {
     #[test]
     fn only_queries_are_large_among_stress_rows() {
         let draw = Draw::Queries { of: 64, row: 256 };
-        let values = drawn(draw, InputKind::Stress, 7);
         let most = |values: &[f32]| values.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
-        for row in values.chunks(256) {
+        for row in drawn(draw, STRESS, 7).chunks(256) {
             assert!(most(&row[..64]) > 64.0 && most(&row[64..]) < 6.0);
         }
         assert!(most(&drawn(draw, InputKind::Typical, 7)) < 6.0);

@@ -1,9 +1,11 @@
 //! Correctness: one kernel invocation on the device between guard words, compared with the
 //! reference. `lathe check`, the property tests and the validation of benchmarks share these cases.
 
+mod cache;
 mod case;
 mod draw;
-mod sweep;
+mod stress;
+pub(crate) mod sweep;
 
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use serde::Serialize;
 pub use case::{
     Case, DRAWS, Draw, Exported, ExportedOutcome, ExportedTensor, Judged, Stored, fits,
 };
+pub use stress::Stress;
 pub use sweep::{Report, Request, cases, sweep, takes_one_shape};
 
 use crate::error::{Error, Result};
@@ -94,7 +97,7 @@ pub fn check_plan(
     problem: &Problem,
     seed: u64,
 ) -> Result<Verdict> {
-    let prepared = Case::new(gpu, plan, problem, seed).and_then(|case| {
+    let prepared = Case::untimed(gpu, plan, problem, seed).and_then(|case| {
         let executor = case.prepare(gpu, pipelines, Policy::Guarded)?;
         Ok((case, executor))
     });

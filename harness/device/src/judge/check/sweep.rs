@@ -9,6 +9,7 @@ use lathe_record::AdapterSummary;
 use lathe_record::rng::Rng;
 use serde::Serialize;
 
+use super::stress::Stress;
 use super::{CaseResult, Verdict, check};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipelines};
@@ -197,7 +198,10 @@ pub fn cases(
         let problem = kernel.draw(&mut |n| rng.below(n));
         missing -= usize::from(add(problem, &mut rng));
     }
-    problems.into_iter().map(|problem| (problem, rng.next_u64() >> 16)).collect()
+    // Problems take turns with the kinds of stress inputs.
+    let first = rng.below(Stress::TURNS.len() as u32) as usize;
+    let turns = problems.into_iter().enumerate();
+    turns.map(|(i, problem)| (problem, Stress::turn(rng.next_u64() >> 16, first + i))).collect()
 }
 
 /// Checks a user's file on a shape other than those that are timed: a file that is right for one

@@ -227,7 +227,8 @@ fn value_of(number: &Number, names: &Names) -> Result<f64, Wrong> {
 impl Module {
     fn read(path: PathBuf) -> Result<Self, PlanError> {
         let (text, reflection) = reflected(&path)?;
-        Ok(Self { path, code: Code::new(text, Arc::new(reflection)) })
+        let file = Some(path.display().to_string());
+        Ok(Self { path, code: Code { file, ..Code::new(text, Arc::new(reflection)) } })
     }
 
     /// Its entry points in a few words.

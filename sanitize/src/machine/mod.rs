@@ -1,0 +1,494 @@
+//! Execution of a dispatch.
+
+mod access;
+mod columns;
+mod control;
+mod mask;
+mod matrix;
+mod memory;
+mod shadow;
+mod subgroup;
+mod taint;
+
+use std::collections::HashMap;
+
+use naga::BuiltIn;
+
+use crate::Error;
+use crate::code::{FRAME, Memory, Op, Reg, Tri, Un};
+use crate::finding::{Fault, Finding, Findings, Invocation, Key};
+use crate::lower::{BufferUse, Program};
+use mask::{MOST_LANES, Mask};
+use memory::Bound;
+pub use memory::Buffer;
+use shadow::{Now, Shadow, Touch};
+
+/// Settings of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Invocations of a subgroup: a power of two from 1 to 128.
+    pub width: u32,
+    /// Draws the order of workgroups and of invocations.
+    pub seed: u64,
+    /// Rounds of one loop after which it counts as endless.
+    pub rounds: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { width: 32, seed: 0, rounds: 1 << 22 }
+    }
+}
+
+/// SplitMix64.
+#[derive(Clone, Debug)]
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+
+    fn shuffled(&mut self, n: u32) -> Vec<u32> {
+        let mut all: Vec<u32> = (0..n).collect();
+        for i in (1..all.len()).rev() {
+            let j = self.below(i + 1);
+            all.swap(i, j);
+        }
+        all
+    }
+}
+
+/// Entry of the stack of control flow.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    /// Lanes that wait: for `else`, or for a later case.
+    waiting: Mask,
+    /// Lanes that are done with the statement and go on after it.
+    done: Mask,
+    /// Lanes that go on at `continuing`, or fall into the next case.
+    next: Mask,
+    rounds: u32,
+}
+
+const FRESH: Frame =
+    Frame { waiting: Mask::EMPTY, done: Mask::EMPTY, next: Mask::EMPTY, rounds: 0 };
+
+/// State of a workgroup.
+#[derive(Debug)]
+struct Group {
+    number: u32,
+    id: [u32; 3],
+    columns: Vec<Vec<u32>>,
+    /// What columns and cells carry of values that nothing defines.
+    taints: Vec<taint::Taint>,
+    cell_taints: HashMap<u32, u32>,
+    has_taints: bool,
+    pc: usize,
+    active: Mask,
+    frames: Vec<Frame>,
+    cells: Vec<u32>,
+    written: Vec<bool>,
+    shadow: Shadow,
+    /// Barriers passed: of workgroup memory, of storage, and of either.
+    workgroup_time: u32,
+    storage_time: u32,
+    epoch: u32,
+    /// It has read an atomic since its last turn.
+    has_polled: bool,
+    /// `subgroupBarrier`s passed, by subgroup.
+    steps: Vec<u32>,
+    /// Order of the lanes' writes.
+    order: Vec<u32>,
+    /// Releases that this workgroup has acquired: through a fence, through any barrier, and those
+    /// that wait for one.
+    clock: Vec<u32>,
+    coherent: Vec<u32>,
+    acquired: Vec<u32>,
+}
+
+/// A dispatch while it runs.
+#[derive(Debug)]
+struct Machine<'a> {
+    program: &'a Program,
+    options: Options,
+    grid: [u32; 3],
+    lanes: usize,
+    full: Mask,
+    constants: Vec<Vec<u32>>,
+    buffers: Vec<Bound<'a>>,
+    findings: Findings,
+    suspects: taint::Suspects,
+    /// Reads that a later write overtook, by location: of an earlier run of the same dispatch.
+    overtaken: Overtaken,
+    is_repeated: bool,
+    rng: Rng,
+    /// Clocks that atomics on a location of a buffer have released.
+    releases: HashMap<(u32, u32), Vec<u32>>,
+    /// Counts what other workgroups may be waiting for.
+    progress: u64,
+    /// Rounds of all loops so far.
+    rounds: u64,
+}
+
+/// Faults of reads, by memory, location and access.
+type Overtaken = HashMap<(Memory, u32, Touch), (Key, Finding)>;
+
+/// Reasons that a workgroup stops running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Passed a barrier.
+    Barrier,
+    /// Ran many rounds of a loop.
+    Rounds,
+    /// At the end.
+    Done,
+    /// A loop does not end, and so the dispatch will not.
+    GivenUp,
+}
+
+/// Bytes of the registers of all workgroups that run at the same time.
+const MOST_BYTES: usize = 1 << 29;
+/// Rounds of a loop after which another workgroup runs.
+const TURN: u32 = 256;
+/// Rounds of all loops of a dispatch.
+const MOST_ROUNDS: u64 = 1 << 27;
+/// Turns without progress after which workgroups wait for ever.
+const PATIENCE: usize = 1024;
+
+/// Runs a dispatch of `grid` workgroups over buffers in order of [`Program::buffers`] and returns
+/// the faults in the order in which they were met.
+///
+/// # Errors
+/// Buffers that do not fit the program, a workgroup that is too large, a width that is no power of
+/// two.
+pub fn run(
+    program: &Program,
+    grid: [u32; 3],
+    buffers: &mut [&mut Buffer],
+    options: Options,
+) -> Result<Vec<Finding>, Error> {
+    let lanes = program.lanes();
+    if lanes == 0 || lanes > MOST_LANES {
+        return Err(Error::Dispatch(format!("workgroups of {lanes} invocations")));
+    }
+    if !options.width.is_power_of_two() || options.width > 128 {
+        return Err(Error::Dispatch(format!("subgroups of {} invocations", options.width)));
+    }
+    if buffers.len() != program.buffers.len() {
+        let (given, uses) = (buffers.len(), program.buffers.len());
+        return Err(Error::Dispatch(format!("{given} buffers for a kernel that uses {uses}")));
+    }
+    let is_written =
+        |(of, buffer): (&BufferUse, &&mut Buffer)| of.writable.then(|| Buffer::clone(buffer));
+    let before: Vec<_> = program.buffers.iter().zip(buffers.iter()).map(is_written).collect();
+    let (findings, overtaken) = run_once(program, grid, buffers, options, None)?;
+    let is_endless = findings.iter().any(|finding| finding.fault == Fault::NoProgress);
+    if overtaken.is_empty() || is_endless {
+        return Ok(findings);
+    }
+    // A write follows a read that nothing orders with it. Again, knowing which reads those are:
+    // they are faults if somebody uses what they have read.
+    for (buffer, before) in buffers.iter_mut().zip(before) {
+        if let Some(before) = before {
+            **buffer = before;
+        }
+    }
+    run_once(program, grid, buffers, options, Some(overtaken)).map(|(findings, _)| findings)
+}
+
+fn run_once(
+    program: &Program,
+    grid: [u32; 3],
+    buffers: &mut [&mut Buffer],
+    options: Options,
+    overtaken: Option<Overtaken>,
+) -> Result<(Vec<Finding>, Overtaken), Error> {
+    let lanes = program.lanes();
+    let all = program.buffers.iter().zip(buffers);
+    let bound = all.map(|(of, buffer)| Bound::new(of, buffer, program.is_synchronised));
+    let mut machine = Machine {
+        program,
+        options,
+        grid,
+        lanes: lanes as usize,
+        full: Mask::first(lanes),
+        constants: program.constants.iter().map(|bits| vec![*bits; lanes as usize]).collect(),
+        buffers: bound.collect::<Result<_, _>>()?,
+        findings: Findings::default(),
+        suspects: taint::Suspects::default(),
+        is_repeated: overtaken.is_some(),
+        overtaken: overtaken.unwrap_or_default(),
+        rng: Rng(options.seed),
+        releases: HashMap::new(),
+        progress: 0,
+        rounds: 0,
+    };
+    machine.dispatch()?;
+    Ok((machine.findings.all, machine.overtaken))
+}
+
+impl Machine<'_> {
+    fn dispatch(&mut self) -> Result<(), Error> {
+        let count = self.grid.iter().try_fold(1u32, |product, n| product.checked_mul(*n));
+        let count = count.ok_or_else(|| Error::Dispatch(format!("a grid of {:?}", self.grid)))?;
+        let mut waiting = self.rng.shuffled(count);
+        let each = 4 * self.lanes * self.program.registers as usize + 1;
+        // Workgroups that atomics cannot order need not run at the same time.
+        let most = if self.program.is_synchronised { (MOST_BYTES / each).max(1) } else { 1 };
+        let mut running: Vec<Group> = Vec::new();
+        let (mut still, mut seen) = (0, self.progress);
+        loop {
+            while running.len() < most
+                && let Some(number) = waiting.pop()
+            {
+                running.push(self.group(number, count));
+            }
+            if running.is_empty() {
+                return Ok(());
+            }
+            let at = self.rng.below(running.len());
+            match self.run_group(&mut running[at])? {
+                Stop::Done => {
+                    let mut done = running.swap_remove(at);
+                    self.progress += 1;
+                    if let Some(number) = waiting.pop() {
+                        self.reset(&mut done, number);
+                        running.push(done);
+                    }
+                }
+                Stop::Barrier => self.progress += 1,
+                Stop::Rounds => {}
+                Stop::GivenUp => return Ok(()),
+            }
+            still = if self.progress == seen { still + 1 } else { 0 };
+            seen = self.progress;
+            if still > PATIENCE * running.len() {
+                let stuck = &running[self.rng.below(running.len())];
+                let what = match waiting.len() {
+                    0 => "no workgroup makes progress: each waits in a loop".to_owned(),
+                    n => format!(
+                        "no workgroup makes progress: each waits in a loop, and {n} workgroups \
+                         have not begun"
+                    ),
+                };
+                self.find(stuck, Fault::NoProgress, None, what);
+                return Ok(());
+            }
+        }
+    }
+
+    fn group(&mut self, number: u32, count: u32) -> Group {
+        let program = self.program;
+        let cells = program.cells as usize;
+        let subgroups = self.lanes.div_ceil(self.options.width as usize);
+        let clocks = if program.is_synchronised { count as usize } else { 0 };
+        let mut group = Group {
+            number,
+            id: [0; 3],
+            columns: vec![vec![0; self.lanes]; program.registers as usize],
+            taints: vec![None; program.registers as usize],
+            cell_taints: HashMap::new(),
+            has_taints: false,
+            pc: 0,
+            active: self.full,
+            frames: Vec::new(),
+            cells: vec![0; cells],
+            written: vec![false; cells],
+            shadow: Shadow::new(cells, false),
+            workgroup_time: 0,
+            storage_time: 0,
+            epoch: 0,
+            has_polled: false,
+            steps: vec![0; subgroups],
+            order: Vec::new(),
+            clock: vec![0; clocks],
+            coherent: vec![0; clocks],
+            acquired: vec![0; clocks],
+        };
+        self.reset(&mut group, number);
+        group
+    }
+
+    /// Makes a workgroup another one that has not begun.
+    fn reset(&mut self, group: &mut Group, number: u32) {
+        let [x, y, _] = self.grid;
+        group.number = number;
+        group.id = [number % x, number / x % y, number / x / y];
+        group.pc = 0;
+        group.active = self.full;
+        group.frames.clear();
+        // What a workgroup finds there: wgpu runs these kernels without zeroing it first.
+        group.cells.fill(0x7fc0_dead);
+        group.written.fill(false);
+        group.shadow.clear();
+        (group.workgroup_time, group.storage_time, group.epoch) = (0, 0, 0);
+        group.taints.fill(None);
+        group.cell_taints.clear();
+        (group.has_taints, group.has_polled) = (false, false);
+        group.steps.fill(0);
+        group.order = self.rng.shuffled(self.lanes as u32);
+        for clock in [&mut group.clock, &mut group.coherent, &mut group.acquired] {
+            clock.fill(0);
+        }
+        let [sx, sy, _] = self.program.size;
+        let width = self.options.width;
+        for (builtin, first) in &self.program.inputs {
+            let columns = &mut group.columns[(first - FRAME) as usize..];
+            for lane in 0..self.lanes as u32 {
+                let local = [lane % sx, lane / sx % sy, lane / sx / sy];
+                let values = match builtin {
+                    BuiltIn::LocalInvocationId => local,
+                    BuiltIn::LocalInvocationIndex => [lane; 3],
+                    BuiltIn::WorkGroupId => group.id,
+                    BuiltIn::WorkGroupSize => self.program.size,
+                    BuiltIn::NumWorkGroups => self.grid,
+                    BuiltIn::NumSubgroups => [(self.lanes as u32).div_ceil(width); 3],
+                    BuiltIn::SubgroupId => [lane / width; 3],
+                    BuiltIn::SubgroupSize => [width; 3],
+                    BuiltIn::SubgroupInvocationId => [lane % width; 3],
+                    _ => [0, 1, 2].map(|i| group.id[i] * self.program.size[i] + local[i]),
+                };
+                let count = match builtin {
+                    BuiltIn::LocalInvocationId
+                    | BuiltIn::WorkGroupId
+                    | BuiltIn::WorkGroupSize
+                    | BuiltIn::NumWorkGroups
+                    | BuiltIn::GlobalInvocationId => 3,
+                    _ => 1,
+                };
+                for (column, value) in columns.iter_mut().zip(values).take(count) {
+                    column[lane as usize] = value;
+                }
+            }
+        }
+    }
+
+    fn column<'g>(&'g self, group: &'g Group, at: Reg) -> &'g [u32] {
+        match at.checked_sub(FRAME) {
+            Some(at) => &group.columns[at as usize],
+            None => &self.constants[at as usize],
+        }
+    }
+
+    fn take(group: &mut Group, at: Reg) -> Vec<u32> {
+        std::mem::take(&mut group.columns[(at - FRAME) as usize])
+    }
+
+    fn put(group: &mut Group, at: Reg, column: Vec<u32>) {
+        group.columns[(at - FRAME) as usize] = column;
+    }
+
+    fn at(&self, pc: usize) -> u32 {
+        self.program.spans[pc].to_range().map_or(0, |range| range.start as u32)
+    }
+
+    fn invocation(group: &Group, lane: usize) -> Invocation {
+        Invocation { workgroup: group.id, local: lane as u32 }
+    }
+
+    /// A fault of no variable at the current instruction.
+    fn bare(&self, group: &Group, fault: Fault, lane: usize, what: String) -> (Key, Finding) {
+        let (at, by) = (self.at(group.pc), Self::invocation(group, lane));
+        let (variable, index, other) = (None, None, None);
+        let finding = Finding { fault, at, variable, index, by, other, what, times: 1 };
+        ((fault, at, 0), finding)
+    }
+
+    fn find(&mut self, group: &Group, fault: Fault, lane: Option<usize>, what: String) {
+        let lane = lane.or_else(|| group.active.lowest()).unwrap_or_default();
+        let (key, finding) = self.bare(group, fault, lane, what);
+        self.findings.add(key, || finding);
+    }
+
+    /// Runs a workgroup until another may run.
+    fn run_group(&mut self, group: &mut Group) -> Result<Stop, Error> {
+        let program = self.program;
+        loop {
+            let pc = group.pc;
+            let op = &program.code[pc];
+            let mut stop = None;
+            match *op {
+                Op::Un(op, to, a) => {
+                    let mut column = Self::take(group, to);
+                    columns::un(op, &mut column, self.column(group, a));
+                    Self::put(group, to, column);
+                    group.spread(to, &[a]);
+                    if matches!(op, Un::FToInt | Un::FToUint | Un::RoundHalf | Un::HalfBits) {
+                        self.check_conversion(group, op, to, a);
+                    }
+                }
+                Op::Bin(op, to, a, b) => {
+                    let mut column = Self::take(group, to);
+                    columns::bin(op, &mut column, self.column(group, a), self.column(group, b));
+                    Self::put(group, to, column);
+                    group.spread(to, &[a, b]);
+                    self.check_integers(group, op, to, [a, b]);
+                }
+                Op::Tri(op, to, a, b, c) => {
+                    let mut column = Self::take(group, to);
+                    let [x, y, z] = [a, b, c].map(|at| self.column(group, at));
+                    columns::tri(op, &mut column, x, y, z);
+                    Self::put(group, to, column);
+                    match op {
+                        Tri::Select if group.has_taints => {
+                            let condition = self.column(group, a).to_vec();
+                            group.spread_choice(to, a, &condition, [b, c]);
+                        }
+                        _ => group.spread(to, &[a, b, c]),
+                    }
+                }
+                Op::Set(to, from) => {
+                    group.spread_active(to, from);
+                    let mut column = Self::take(group, to);
+                    let from = self.column(group, from);
+                    if group.active == self.full {
+                        column.copy_from_slice(from);
+                    } else {
+                        group.active.each(|lane| column[lane] = from[lane]);
+                    }
+                    Self::put(group, to, column);
+                }
+                Op::Gather { .. }
+                | Op::Index { .. }
+                | Op::ArrayLength { .. }
+                | Op::Load { .. }
+                | Op::Store { .. }
+                | Op::Atomic { .. }
+                | Op::Uniform { .. } => self.memory(group, op),
+                Op::Fold { .. } | Op::Ballot { .. } | Op::Move { .. } => self.subgroup(group, op),
+                Op::MatrixLoad(..) | Op::MatrixStore(..) | Op::MatrixMulAdd(_) => {
+                    self.matrix(group, op);
+                }
+                _ => stop = self.control(group, op),
+            }
+            // Control flow sets the place of the next instruction relative to the one after it.
+            group.pc += 1;
+            if let Some(stop) = stop {
+                return Ok(stop);
+            }
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// What an access at this instruction follows.
+    fn now<'g>(&self, group: &'g Group, lane: usize, is_storage: bool, coherent: bool) -> Now<'g> {
+        let width = self.options.width;
+        let time = if is_storage { group.storage_time } else { group.workgroup_time };
+        let touch = Touch {
+            group: group.number,
+            lane: lane as u32,
+            time,
+            epoch: group.epoch,
+            step: group.steps[lane / width as usize],
+            at: self.at(group.pc),
+        };
+        let clock = if coherent { &group.coherent } else { &group.clock };
+        Now { touch, width, clock }
+    }
+}

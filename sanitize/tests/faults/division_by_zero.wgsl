@@ -1,0 +1,8 @@
+// width 8, in x 8, out y 16
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+@compute @workgroup_size(8)
+fn main(@builtin(local_invocation_index) lid: u32) {
+    y[lid] = 100u / x[lid]; // <- division
+    y[lid + 8u] = lid % x[7u - lid]; // <- division
+}

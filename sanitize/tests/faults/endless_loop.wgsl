@@ -1,0 +1,9 @@
+// width 8, in x 8, out y 8
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+@compute @workgroup_size(8)
+fn main(@builtin(local_invocation_index) lid: u32) {
+    var i = x[lid];
+    while (i != 100u) { i = i * 2u % 64u; } // <- no_progress
+    y[lid] = i;
+}
