@@ -87,7 +87,7 @@ fn a_case_has_inputs_and_the_products_that_a_loop_makes_of_them() {
         let x = plan.f32s(&tensor(case, "x")[which]);
         let [outcome] = &case["runs"][run].as_array().unwrap()[..] else { panic!("one output") };
         assert_eq!(outcome["tensor"].as_u64().map(|at| at as usize), output);
-        assert_eq!(outcome["exact"], false);
+        assert_eq!((&outcome["len"], &outcome["spreads"]), (&Value::from(7), &false.into()));
         let (value, bound) = (plan.f64s(&outcome["value"]), plan.f32s(&outcome["bound"]));
         assert_eq!((value.len(), bound.len()), (7, 7));
         for (row, (value, bound)) in value.iter().zip(&bound).enumerate() {
@@ -259,7 +259,7 @@ fn what_cannot_be_exported_is_said() {
     refused(&["gemv", "--kinds", "large,small"], 2, "no kind `small`");
     refused(&["mine.wgsl"], 2, "KERNEL/VARIANT=mine.wgsl");
     refused(&["--shape", "K=64"], 2, "--shape goes with one kernel");
-    refused(&["gemv", "--prompt", "x"], 2, "a prompt goes with a checkpoint");
+    refused(&["gemv", "--prompt", "x"], 2, "a prompt and logits go with a checkpoint");
     let model = golden_name("rusty/rusty-q6_k.gguf");
     refused(&[&model], 2, "give a --prompt");
     refused(&[&model, "--prompt-tokens", "2,x"], 2, "not token ids");

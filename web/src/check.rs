@@ -10,6 +10,7 @@ use lathe_device::judge::check::{
 use lathe_device::plan::target::Target;
 use lathe_device::plan::{PlanError, Subject};
 use lathe_kernels::{FloatFormat, Problem, Role};
+use lathe_reference::Rule;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -69,17 +70,25 @@ struct OutcomePlan {
     judged: JudgedPlan,
 }
 
-/// The rule of a tensor's judgement. Bounds are 32-bit floats, and values where they are `exact` in
-/// those; other values and rows are 64-bit floats, words 32-bit integers.
+/// The rule of a tensor's judgement. Rows are 64-bit floats, words 32-bit integers; values and bounds
+/// are 32-bit floats where those hold them, else 64-bit floats.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "rule")]
 enum JudgedPlan {
     Real {
+        len: usize,
         value: Range,
-        exact: bool,
+        /// Negative where the kernel may overflow instead. Beside a value that is not finite: 0 if
+        /// that is exact, else infinite.
         bound: Range,
+        /// True if values that are not finite are no fault of the oracle.
+        spreads: bool,
+        largest: f64,
         nmse: f64,
+        /// Squared errors allowed on top, of elements that are compared in any case.
         unavoidable: f64,
+        /// Those of elements that may pass by overflow: pairs of an index and its error.
+        overflowing: Option<Range>,
     },
     Words {
         words: Range,
@@ -143,7 +152,7 @@ pub(crate) fn export(
     let done = AtomicUsize::new(0);
     for some in work.chunks(AT_ONCE) {
         let made = some.par_iter().map(|(target, problem, seed, bench)| {
-            let made = of_problem(target, problem, *seed, kinds);
+            let made = of_problem(target, problem, *seed, *bench, kinds);
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, work.len());
             made.map(|made| (*bench, made))
         });
@@ -169,7 +178,13 @@ pub(crate) fn export(
 }
 
 /// The cases of all variants of a target on one problem, for each kind. They share their inputs.
-fn of_problem(target: &Target, problem: &Problem, seed: u64, kinds: &[Kind]) -> Result<OfKinds> {
+fn of_problem(
+    target: &Target,
+    problem: &Problem,
+    seed: u64,
+    bench: bool,
+    kinds: &[Kind],
+) -> Result<OfKinds> {
     let (mut made, mut drawn): (OfKinds, Option<Case>) = (Vec::new(), None);
     for subject in &target.subjects {
         for (at, kind) in kinds.iter().enumerate() {
@@ -194,7 +209,8 @@ fn of_problem(target: &Target, problem: &Problem, seed: u64, kinds: &[Kind]) -> 
                 }
             };
             let case = match &drawn {
-                None => Case::drawn_for(plan, problem, seed)?,
+                None if bench => Case::drawn_for(plan, problem, seed)?,
+                None => Case::untimed_for(plan, problem, seed)?,
                 Some(case) => case.with_plan(plan),
             };
             made.push((
@@ -299,16 +315,36 @@ impl Made {
 fn pooled(outcome: ExportedOutcome, data: &mut Data) -> Result<OutcomePlan> {
     let wide = |values: &[f64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let judged = match outcome.judged {
-        Judged::Real { value, bound, limit } => {
-            let exact = value.iter().all(|v| f64::from(*v as f32) == *v);
-            let narrow = || value.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
-            let bound: Vec<u8> = bound.iter().flat_map(|b| rounded_up(*b).to_le_bytes()).collect();
+        Judged::Real { value, rules, nmse, largest } => {
+            let bound = rules.iter().map(|rule| match *rule {
+                Rule::Kept { exact: true } => 0.0,
+                Rule::Kept { exact: false } => f64::INFINITY,
+                Rule::Within { bound, may_overflow: true, .. } => -bound,
+                Rule::Within { bound, .. } => bound,
+            });
+            let bound: Vec<f64> = bound.collect();
+            let (mut always, mut overflowing) = (0.0, Vec::new());
+            for (i, (rule, value)) in rules.iter().zip(&value).enumerate() {
+                let Rule::Within { bound, may_overflow, unavoidable } = rule else { continue };
+                match *may_overflow || value.abs() + bound > largest {
+                    true => overflowing.extend([i as f64, *unavoidable]),
+                    false => always += unavoidable,
+                }
+            }
+            let exact = value.iter().all(|v| v.is_nan() || f64::from(*v as f32) == *v);
+            let rounded: Vec<f32> = bound.iter().map(|b| rounded_up(*b)).collect();
+            let fits = rounded.iter().zip(&bound).all(|(r, b)| r.is_finite() == b.is_finite());
             JudgedPlan::Real {
-                value: data.add(&if exact { narrow() } else { wide(&value) })?,
-                exact,
-                bound: data.add(&bound)?,
-                nmse: limit.nmse,
-                unavoidable: limit.unavoidable,
+                len: value.len(),
+                value: data.add(&if exact { narrow(value.iter().map(|v| *v as f32)) } else { wide(&value) })?,
+                bound: data.add(&if fits { narrow(rounded) } else { wide(&bound) })?,
+                spreads: rules.iter().any(|rule| matches!(rule, Rule::Kept { .. })),
+                largest,
+                nmse,
+                unavoidable: always,
+                overflowing: (!overflowing.is_empty())
+                    .then(|| data.add(&wide(&overflowing)))
+                    .transpose()?,
             }
         }
         Judged::Ranking { values, rows } => {
@@ -324,10 +360,15 @@ fn pooled(outcome: ExportedOutcome, data: &mut Data) -> Result<OutcomePlan> {
     Ok(OutcomePlan { tensor: outcome.tensor, judged })
 }
 
-/// The f32 nearest to a bound that is not below it.
+/// The f32 nearest to a bound whose size is not below its.
 fn rounded_up(bound: f64) -> f32 {
-    let near = bound as f32;
-    if f64::from(near) < bound { near.next_up() } else { near }
+    let near = bound.abs() as f32;
+    let size = if f64::from(near) < bound.abs() { near.next_up() } else { near };
+    size.copysign(bound as f32)
+}
+
+fn narrow(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    values.into_iter().flat_map(f32::to_le_bytes).collect()
 }
 
 pub(crate) fn le_bytes(words: &[u32]) -> Vec<u8> {

@@ -64,6 +64,13 @@ pub(crate) struct Opts {
     /// Add the tokens that the CPU reference generates, which the page compares its own with
     #[arg(long, help_heading = "Models")]
     verify: bool,
+    /// Expected logits of the first prompt, f32, a row per token, as `decode --logits-out` writes
+    /// them. May be repeated, for the next prompts
+    #[arg(long, value_name = "FILE", help_heading = "Models")]
+    logits: Vec<PathBuf>,
+    /// Largest NMSE of those logits [default: what the storage of the model and its cache costs]
+    #[arg(long, value_name = "NMSE", requires = "logits", help_heading = "Models")]
+    logits_limit: Option<f64>,
     #[command(flatten)]
     sampling: SamplingOpts,
 }
@@ -86,8 +93,8 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         return Err(Error::Usage("--shape goes with one kernel".into()));
     }
     let models = models.into_iter().map(|path| model(opts, path)).collect::<Result<Vec<_>>>()?;
-    if models.is_empty() && (!opts.prompt.is_empty() || !opts.prompt_tokens.is_empty()) {
-        return Err(Error::Usage("a prompt goes with a checkpoint".into()));
+    if models.is_empty() && !(opts.prompt.is_empty() && opts.prompt_tokens.is_empty() && opts.logits.is_empty()) {
+        return Err(Error::Usage("a prompt and logits go with a checkpoint".into()));
     }
     let request = Request {
         targets: &targets,
@@ -147,6 +154,8 @@ fn model(opts: &Opts, path: &str) -> Result<ModelRequest> {
         sampling,
         seed: opts.seed,
         verify: opts.verify,
+        logits: opts.logits.clone(),
+        nmse: opts.logits_limit,
     })
 }
 
