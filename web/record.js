@@ -58,7 +58,8 @@ async function decodeAll(engine, { progress = () => {}, token = () => {}, say = 
         try {
           const first = await decoder.run(prompt.tokens, prompt.generate, { on: (id, text) => token(text, id), stop });
           token('\n', null);
-          const apart = await decoder.run(prompt.tokens, prompt.generate, { inChunks: false, stepsPerSubmit: 1, stop });
+          // Where there are logits they are compared token by token and in chunks.
+          const apart = prompt.logits ? first : await decoder.run(prompt.tokens, prompt.generate, { inChunks: false, stepsPerSubmit: 1, stop });
           // Software takes seconds a token, and its times are no subject.
           const runs = repeats ? [] : [first];
           for (let i = 0; i < repeats && !stop(); i++) runs.push(await decoder.run(prompt.tokens, prompt.generate, { stop }));
@@ -72,13 +73,14 @@ async function decodeAll(engine, { progress = () => {}, token = () => {}, say = 
           if (prompt.logits) {
             const rows = new Float32Array((await engine.data.read(prompt.logits.rows)).slice().buffer);
             const on = (at, count) => progress(`${model.name}: logits ${at} of ${count}`);
-            result.logits = { ...(await decoder.compareLogits(prompt.tokens, rows, { on, stop })), limit: prompt.logits.nmse, chunked_limit: prompt.logits.chunk_nmse };
+            const tokens = [...prompt.tokens, ...(prompt.expected ?? [])].slice(0, rows.length / model.vocab);
+            result.logits = { wanted: tokens.length, ...(await decoder.compareLogits(tokens, rows, { on, stop })), limit: prompt.logits.nmse, chunked_limit: prompt.logits.chunk_nmse };
           }
         } catch (error) {
           if (engine.isLost !== null || !(error instanceof Refusal)) throw error;
           result.error = error.message;
         }
-        const { logits } = result, close = !logits || (logits.rows === prompt.tokens.length && logits.nmse <= logits.limit && !(logits.chunked_nmse > logits.chunked_limit));
+        const { logits } = result, close = !logits || (logits.rows === logits.wanted && logits.nmse <= logits.limit && !(logits.chunked_nmse > logits.chunked_limit));
         result.good = !result.error && result.runs_alike && close && (result.expected === null || (result.as_expected === result.expected && result.generated.length === result.expected));
         results.push(result);
       }

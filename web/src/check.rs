@@ -1,5 +1,6 @@
 //! Cases of kernels as plans: both invocations with inputs, expected outcomes and bounds.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lathe_device::error::Result;
@@ -149,10 +150,14 @@ pub(crate) fn export(
             work.extend(all.map(|problem| (target, problem, request.seed, true)));
         }
     }
-    let done = AtomicUsize::new(0);
+    let (done, wanted) = (AtomicUsize::new(0), request.smallest.map(|n| smallest(&work, kinds, n)));
+    let work: Vec<_> = work.into_iter().enumerate().collect();
     for some in work.chunks(AT_ONCE) {
-        let made = some.par_iter().map(|(target, problem, seed, bench)| {
-            let made = of_problem(target, problem, *seed, *bench, kinds);
+        let made = some.par_iter().map(|(at, (target, problem, seed, bench))| {
+            let is_wanted = |subject: &Subject, kind: usize| {
+                *bench || wanted.as_ref().is_none_or(|w| w.contains(&(*at, subject.name(), kind)))
+            };
+            let made = of_problem(target, problem, *seed, *bench, kinds, &is_wanted);
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, work.len());
             made.map(|made| (*bench, made))
         });
@@ -177,6 +182,35 @@ pub(crate) fn export(
     Ok(())
 }
 
+/// The smallest cases of each variant and kind, by the index of the problem.
+fn smallest(
+    work: &[(&Target, Problem, u64, bool)],
+    kinds: &[Kind],
+    count: usize,
+) -> HashSet<(usize, String, usize)> {
+    let bytes = |at: &usize| work[*at].0.kernel.cost(&work[*at].1).bytes;
+    let mut order: Vec<usize> = (0..work.len()).filter(|at| !work[*at].3).collect();
+    order.sort_by(|a, b| bytes(a).total_cmp(&bytes(b)));
+    let (mut taken, mut wanted) = (HashMap::new(), HashSet::new());
+    for at in order {
+        let (target, problem, ..) = &work[at];
+        for subject in &target.subjects {
+            for (kind, own) in kinds.iter().enumerate() {
+                let name = (target.kernel.name, subject.name(), kind);
+                let taken: &mut usize = taken.entry(name).or_default();
+                if *taken < count
+                    && subject.plan(problem, &own.caps).is_ok()
+                    && fits(subject.kernel, problem, &own.caps).is_ok()
+                {
+                    *taken += 1;
+                    wanted.insert((at, subject.name(), kind));
+                }
+            }
+        }
+    }
+    wanted
+}
+
 /// The cases of all variants of a target on one problem, for each kind. They share their inputs.
 fn of_problem(
     target: &Target,
@@ -184,6 +218,7 @@ fn of_problem(
     seed: u64,
     bench: bool,
     kinds: &[Kind],
+    is_wanted: &dyn Fn(&Subject, usize) -> bool,
 ) -> Result<OfKinds> {
     let (mut made, mut drawn): (OfKinds, Option<Case>) = (Vec::new(), None);
     for subject in &target.subjects {
@@ -201,7 +236,8 @@ fn of_problem(
                 seed,
                 reason,
             };
-            let plan = match plan {
+            let left_out = || "left out of this export: the variant has smaller cases".to_owned();
+            let plan = match plan.and_then(|plan| is_wanted(subject, at).then_some(plan).ok_or_else(left_out)) {
                 Ok(plan) => plan,
                 Err(reason) => {
                     made.push((at, Err(unavailable(reason))));

@@ -41,7 +41,8 @@ pub struct ModelRequest {
     pub seed: u32,
     /// Computes the tokens that the CPU reference generates, which the page compares its own with.
     pub verify: bool,
-    /// Files of expected logits of the first prompts: f32, a row per token of the prompt.
+    /// Files of expected logits of the first prompts: f32, a row per token of the prompt, and with
+    /// `verify` one more for each token that the reference generates.
     pub logits: Vec<PathBuf>,
     /// Largest NMSE of those; none for that which the storage of the model and its cache explains.
     pub nmse: Option<f64>,
@@ -279,7 +280,10 @@ fn prompts(request: &ModelRequest, model: &Model, data: &mut Data) -> Result<Vec
         };
         let expected_text = expected.as_ref().and_then(|tokens| model.text(tokens));
         let logits = match files.next() {
-            Some(file) => Some(logits(request, &graph, file, tokens.len(), data)?),
+            Some(file) => {
+                let generated = expected.as_ref().map_or(0, Vec::len);
+                Some(logits(request, &graph, file, [tokens.len(), generated], data)?)
+            }
             None => None,
         };
         let generate = request.generate;
@@ -299,17 +303,20 @@ fn logits(
     request: &ModelRequest,
     graph: &DecodeGraph,
     file: &Path,
-    tokens: usize,
+    [given, generated]: [usize; 2],
     data: &mut Data,
 ) -> Result<LogitsPlan> {
     let bytes = std::fs::read(file).map_err(crate::io(file))?;
-    let wanted = 4 * tokens * graph.vocab;
-    if bytes.len() != wanted {
+    let row = 4 * graph.vocab;
+    if ![given, given + generated].contains(&(bytes.len() / row)) || bytes.len() % row != 0 {
         return Err(Error::Usage(format!(
-            "{} has {} bytes; {tokens} tokens and a vocabulary of {} make {wanted}",
+            "{} has {} bytes; {given} tokens and a vocabulary of {} make {}, {} with the tokens of \
+             --verify",
             file.display(),
             bytes.len(),
-            graph.vocab
+            graph.vocab,
+            given * row,
+            (given + generated) * row
         )));
     }
     let own = logits_limit(graph);

@@ -42,6 +42,9 @@ pub(crate) struct Opts {
     /// unless given, and every variant keeps smaller ones
     #[arg(long, value_name = "BYTES", value_parser = args::size)]
     case_bytes: Option<u64>,
+    /// Only so many cases of each variant, the smallest ones, for a page that is done soon
+    #[arg(long, value_name = "N", value_parser = args::count)]
+    smallest: Option<usize>,
     /// Also the kernels' benchmarks that move at most so many bytes, such as 16MiB: their inputs
     /// and expected outputs are part of the export
     #[arg(long, value_name = "BYTES", value_parser = args::size)]
@@ -65,7 +68,8 @@ pub(crate) struct Opts {
     #[arg(long, help_heading = "Models")]
     verify: bool,
     /// Expected logits of the first prompt, f32, a row per token, as `decode --logits-out` writes
-    /// them. May be repeated, for the next prompts
+    /// them; those after the prompt are for the tokens of --verify. May be repeated, for the next
+    /// prompts
     #[arg(long, value_name = "FILE", help_heading = "Models")]
     logits: Vec<PathBuf>,
     /// Largest NMSE of those logits [default: what the storage of the model and its cache costs]
@@ -102,6 +106,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         random: opts.cases,
         seed: u64::from(opts.seed),
         case_bytes: opts.case_bytes.or(opts.single.then_some(SINGLE_CASE)),
+        smallest: opts.smallest,
         bench_bytes: opts.bench,
         models: &models,
         kinds: &asked(&opts.kinds)?,

@@ -127,8 +127,8 @@ impl Vocabulary {
 
     /// Control and user-defined tokens, matched in the text as they are spelled; SentencePiece has
     /// U+2581 for their spaces, and takes one for the other where there is nothing else.
-    pub(super) fn literal_tokens(&self, scored: bool) -> Vec<(u32, String, bool)> {
-        let mut tokens = Vec::new();
+    pub(super) fn literals(&self, scored: bool) -> Result<AddedVocabulary, TokenizerError> {
+        let mut tokens: Vec<(u32, AddedToken)> = Vec::new();
         let mut seen = HashSet::new();
         for (id, piece, ty) in self.iter() {
             let contents = match ty {
@@ -142,19 +142,12 @@ impl Vocabulary {
             };
             for content in contents {
                 if seen.insert(content.clone()) {
-                    tokens.push((id, content, ty != USER_DEFINED));
+                    let token = AddedToken::from(content, ty != USER_DEFINED).normalized(false);
+                    tokens.push((id, token));
                 }
             }
         }
-        tokens
-    }
-
-    fn literals(&self, scored: bool) -> Result<AddedVocabulary, TokenizerError> {
-        let tokens = self.literal_tokens(scored).into_iter();
-        let added = tokens.map(|(id, content, is_control)| {
-            (id, AddedToken::from(content, is_control).normalized(false))
-        });
-        literals(added, None)
+        literals(tokens.into_iter(), None)
     }
 
     /// Checks the vocabulary, and types control tokens as such. Returns true for one that merges by

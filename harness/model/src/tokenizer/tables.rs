@@ -57,8 +57,12 @@ impl Tables {
     pub fn new(mut vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
         let scored = vocabulary.prepare()?.0;
         let around = vocabulary.around(scored)?;
-        let literals = vocabulary.literal_tokens(scored);
-        let literals = literals.into_iter().map(|(id, content, _)| (content, id)).collect();
+        // As the library matches them: of two spellings of a token the last alone.
+        let literals = vocabulary.literals(scored)?;
+        let literals = literals.get_added_tokens_decoder().iter();
+        let mut literals: Vec<_> =
+            literals.map(|(id, token)| (token.content.clone(), *id)).collect();
+        literals.sort_unstable_by_key(|(_, id)| *id);
         let model = match scored {
             true => scores(&vocabulary),
             false => ranks(&vocabulary)?,
