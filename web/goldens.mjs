@@ -1,9 +1,8 @@
 // The goldens of cli/tests/goldens under Node with Dawn: exported with the logits of transformers, decoded,
 // and compared within the limits that wgpu's tests have.
 //   node goldens.mjs LATHE FOLDER [f32] [f16] [q8_0] [NAME…]
-// LATHE is the program, FOLDER takes the exports. It takes
-// the caches that are named, and the goldens whose names contain a NAME; all without. Exit codes: 0 good, 1 a
-// limit is exceeded or a token differs, 3 no WebGPU.
+// LATHE is the program, FOLDER takes the exports. Caches and parts of goldens' names restrict what runs.
+// Exit codes: 0 good, 1 a limit is exceeded or a token differs, 3 no WebGPU.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';

@@ -96,8 +96,10 @@ export async function work(engine, what, options) {
   const { filter, progress = () => {}, say = () => {} } = options, date = seconds(), about = { ...options, date };
   const result = { good: true, adapter: engine.name, engine: engine.engine, kind: engine.kind.name, passed_over: engine.passed };
   if (what.includes('check') && engine.kind.check.length + engine.kind.unavailable.length) {
+    const begun = performance.now();
     const on = (one, done, total) => {
-      progress(`${done} of ${total} ${one.kernel}/${one.variant}`);
+      const minutes = (((performance.now() - begun) / done) * (total - done)) / 60e3;
+      progress(`${done} of ${total} ${one.kernel}/${one.variant}${minutes > 1 ? `, some ${minutes.toFixed(0)} minutes left` : ''}`);
       options.checked?.(one, done, total);
       if (one.status === 'failed') say(`FAILED ${one.kernel}/${one.variant}: ${one.reason}\n  repeat: ${one.repeat}`);
     };
