@@ -49,10 +49,10 @@ export function values(tensor, bytes, count) {
   return out;
 }
 
-/** True if a result is what the stored type makes of a value beyond its largest: that, or an infinity. */
+/** True if a result is what the stored type makes of a value beyond its largest: that, an infinity, or a NaN. */
 function holdsBeyond(value, bound, got, largest) {
   const size = Math.abs(value), isNegative = (v) => v < 0 || Object.is(v, -0);
-  return size + bound > largest && Math.abs(got) >= Math.min(size - bound, largest) && isNegative(got) === isNegative(value);
+  return size + bound > largest && (Number.isNaN(got) || (Math.abs(got) >= Math.min(size - bound, largest) && isNegative(got) === isNegative(value)));
 }
 
 /** Judges real numbers as `compare` of reference/src/compare.rs does. */

@@ -165,11 +165,12 @@ function judgesReals() {
   expect(may, [1 + EPSILON, 1e6], 'passed');
   expect(may, [1 + EPSILON, nan], 'NMSE');
   const beyond = of([[1e6, 1e6], [-7e4, 7e4], [3, 3]], { largest: 65504 });
-  for (const got of [[inf, -65504, 3], [65504, -inf, 3]]) {
+  for (const got of [[inf, -65504, 3], [65504, -inf, 3], [nan, -65504, 3]]) {
     expect(beyond, got, 'passed');
     expect({ ...beyond, largest: MAX }, got, 'not finite');
   }
-  expect(beyond, [nan, -65504, 3], 'not finite: [0]');
+  expect(beyond, [65504, -65504, nan], 'not finite: [2]');
+  expect(beyond, [-inf, -65504, 3], 'not finite: [0]');
   expect(beyond, [-65504, -65504, 3], 'out of bound');
   expect(beyond, [1e3, -65504, 3], 'out of bound');
   expect(of([]), [], 'nothing to compare');

@@ -274,12 +274,16 @@ fn goldens_have_their_logits_under_dawn() {
     let golden = repository("cli/tests/goldens/qwen3-tiny-q80");
     let json: Value =
         serde_json::from_str(&std::fs::read_to_string(format!("{golden}.json")).unwrap()).unwrap();
-    let tokens = [ids(&json["prompt"]), ids(&json["greedy"])].concat();
-    let text: Vec<String> = tokens.iter().map(u32::to_string).collect();
-    let (model, logits) = (format!("{golden}.gguf"), format!("{golden}.logits.f32"));
+    // Software Vulkan takes half a second per token.
+    const TOKENS: usize = 6;
+    let tokens = ids(&json["prompt"]);
+    let text: Vec<String> = tokens[..TOKENS].iter().map(u32::to_string).collect();
+    let mut rows = std::fs::read(format!("{golden}.logits.f32")).unwrap();
+    rows.truncate(TOKENS * rows.len() / 64);
+    let (model, logits) = (format!("{golden}.gguf"), folder.write("logits", &rows));
     let args = |logits: &str| {
         let text = text.join(",");
-        ["export-web", &model, "--kinds", "minimal", "--kv", "f32", "--context", "72", "-n", "4"]
+        ["export-web", &model, "--kinds", "minimal", "--kv", "f32", "--context", "8", "-n", "2"]
             .map(str::to_owned)
             .into_iter()
             .chain(["--prompt-tokens", &text, "--logits", logits].map(str::to_owned))
@@ -293,13 +297,13 @@ fn goldens_have_their_logits_under_dawn() {
         lathe(&args)
     };
     let short = folder.write("short", [0; 12]);
-    assert_ends(&export(&short, &folder.path("no")), 2, "has 12 bytes; 64 tokens");
+    assert_ends(&export(&short, &folder.path("no")), 2, "has 12 bytes; 6 tokens");
     assert_ends(&export(&logits, &out), 0, "");
     let read = |name: &str| std::fs::read(Path::new(&out).join(name)).unwrap();
     let plan =
         Plan { json: serde_json::from_slice(&read("plan.json")).unwrap(), bytes: read("plan.bin") };
     let given = &plan.kind("minimal")["models"][0]["prompts"][0]["logits"];
-    assert_eq!(plan.bytes(&given["rows"]), std::fs::read(&logits).unwrap());
+    assert_eq!(plan.bytes(&given["rows"]), rows);
     assert_eq!((given["nmse"].as_f64(), given["chunk_nmse"].as_f64()), (Some(1e-8), Some(1e-8)));
 
     let Some(dawn) = dawn() else { return };
@@ -311,16 +315,15 @@ fn goldens_have_their_logits_under_dawn() {
         record["results"][0]["logits"].clone()
     };
     let found = decode(&out, 0);
-    assert_eq!(found["rows"], 64, "{found}");
-    assert!(found["chunked_rows"].as_u64().unwrap() > 4, "{found}");
+    assert_eq!(found["rows"], TOKENS, "{found}");
+    assert!(found["chunked_rows"].as_u64().unwrap() > 2, "{found}");
     for key in ["nmse", "chunked_nmse"] {
         assert!((1e-16..1e-8).contains(&found[key].as_f64().unwrap()), "{found}");
     }
     // One logit of the last token is another.
-    let mut bytes = std::fs::read(&logits).unwrap();
-    let at = bytes.len() - 4;
-    bytes[at..].copy_from_slice(&9f32.to_le_bytes());
-    let wrong = folder.write("wrong", bytes);
+    let at = rows.len() - 4;
+    rows[at..].copy_from_slice(&9f32.to_le_bytes());
+    let wrong = folder.write("wrong", rows);
     let out = folder.path("wrong-out");
     assert_ends(&export(&wrong, &out), 0, "");
     let found = decode(&out, 1);
