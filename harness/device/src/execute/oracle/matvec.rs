@@ -8,7 +8,7 @@ use lathe_kernels::matmul_rmsnorm_fused::MatmulRmsnormFused;
 use lathe_kernels::norm_gemv::NormGemv;
 use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
 use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
-use lathe_kernels::{Activation, Beta, Norm, NormOffset, Order};
+use lathe_kernels::{Activation, Beta, Format, Norm, NormOffset, Order};
 use lathe_reference::digits::{DEVIATIONS, allowed, with_codes};
 use lathe_reference::fused_ffn::fused_ffn;
 use lathe_reference::matmul::matmul_column;
@@ -224,8 +224,9 @@ impl Oracle for Matmul {
     }
 }
 
-/// Allows for operands that a variant rounds to f16: an error is uniform in ± 2⁻¹¹ of w·x, and those
-/// of different products are independent. A token with an activation that f16 does not hold has
+/// Allows for operands that a variant rounds to f16: an error is uniform in ± 2⁻¹¹ of w·x, or in ±
+/// 2⁻²⁵ of one of them where the other is next to nothing, and those of different products are
+/// independent. Weights of f16 are kept. A token with an activation that f16 does not hold has
 /// results that may not be finite.
 fn through_f16(p: &Matmul, of: Rounding, weights: &WeightRows, x: &[f32], expected: &mut Expected) {
     const F16_LARGEST: f32 = 65_504.0;
@@ -234,13 +235,19 @@ fn through_f16(p: &Matmul, of: Rounding, weights: &WeightRows, x: &[f32], expect
     expected.deviation.resize(expected.value.len(), 0.0);
     expected.absolute.resize(expected.value.len(), 0.0);
     let unit = of.k * f64::from(f32::EPSILON);
-    let variance = f64::from(of.f16_operands) * 2f64.powi(-20) / 12.0;
+    let variance = f64::from(of.f16_operands) * 2f64.powi(-22) / 3.0;
+    let least = 2f64.powi(-50) / 3.0;
+    let least_of_weights = if of.f16_range { least } else { 0.0 };
+    let least_of_x = if weights.format == Format::F16 { 0.0 } else { least };
     let mut row = vec![0.0; weights.k];
     for r in 0..p.rows {
         format.decode(weights.row(r), &mut row);
         for (m, x) in x.chunks(p.k).enumerate() {
-            let squares = row.iter().zip(x).map(|(w, x)| f64::from(w * x).powi(2));
-            let deviation = (variance * squares.sum::<f64>()).sqrt();
+            let variances = row.iter().zip(x).map(|(w, x)| {
+                let (w, x) = (f64::from(*w).powi(2), f64::from(*x).powi(2));
+                variance * w * x + least_of_weights * w + least_of_x * x
+            });
+            let deviation = variances.sum::<f64>().sqrt();
             let at = m * stride + first + r;
             expected.deviation[at] = deviation;
             expected.magnitude[at] += DEVIATIONS * deviation / unit;
@@ -334,8 +341,6 @@ impl Oracle for MatmulRmsnormFused {
 
 #[cfg(test)]
 mod tests {
-    use lathe_kernels::Format;
-
     use super::*;
 
     #[test]
