@@ -12,6 +12,7 @@
 mod gguf;
 mod score;
 mod stream;
+mod tables;
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ pub use crate::error::TokenizerError;
 pub use crate::token_type;
 pub use crate::vocabulary::Vocabulary;
 pub use stream::TextStream;
+pub use tables::Tables;
 
 /// Longest `tokenizer.json` that is read; the largest public one has 33 MB.
 const LONGEST: u64 = 256 << 20;
