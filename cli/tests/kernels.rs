@@ -8,9 +8,7 @@ use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::Part;
 use lathe_harness::plan::select::{Hints, select};
 use lathe_harness::plan::target::Target;
-use lathe_kernels::{
-    Capabilities, Constants, CooperativeMatrix, MatrixScalar, Problem, kernels,
-};
+use lathe_kernels::{Capabilities, Constants, CooperativeMatrix, MatrixScalar, Problem, kernels};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -306,9 +304,10 @@ fn subgroups_of_4_and_of_16_agree_too() {
         let document = common::document(&check.env(WIDTH, bits).output().unwrap());
         assert_eq!(document["failed"], 0, "{name} {shape}: {document}");
         assert_eq!(document["adapter"]["subgroup_size"], serde_json::json!([lanes, lanes]));
-        let passed = document["cases"].as_array().unwrap().iter().filter(|case| {
-            case["status"] == "passed" && uses(case["variant"].as_str().unwrap())
-        });
+        let passed =
+            document["cases"].as_array().unwrap().iter().filter(|case| {
+                case["status"] == "passed" && uses(case["variant"].as_str().unwrap())
+            });
         assert!(passed.count() > 0, "{name} {shape}: {document}");
         checked += 1;
     }

@@ -351,8 +351,19 @@ fn pages_have_the_ids_of_the_command() {
     let prefixed = Vocabulary { add_space_prefix: None, ..family("gemma3").0 };
     compare("with a space before", prefixed, &few);
     for pre in [
-        "deepseek-r1-qwen", "smaug-bpe", "gpt-2", "tekken", "gpt-4o", "deepseek-llm",
-        "deepseek-coder", "deepseek-v3", "falcon", "viking", "seed-coder", "minicpm5", "default",
+        "deepseek-r1-qwen",
+        "smaug-bpe",
+        "gpt-2",
+        "tekken",
+        "gpt-4o",
+        "deepseek-llm",
+        "deepseek-coder",
+        "deepseek-v3",
+        "falcon",
+        "viking",
+        "seed-coder",
+        "minicpm5",
+        "default",
     ] {
         compare(pre, Vocabulary { pre: Some(pre.to_owned()), ..family("qwen3").0 }, &few);
     }

@@ -35,7 +35,7 @@ fn files_get_the_verdict_of_tint() {
         // naga refuses what Tint takes, and so do wgpu and Firefox.
         let is_refused = text.contains("ptr<workgroup");
         // naga needs no directive.
-    folder.write("mine.wgsl", text);
+        folder.write("mine.wgsl", text);
         let output = lathe_in(&folder, &["validate", "mine.wgsl", "--json"]);
         if is_refused {
             let errors = ended(&output, 2);
@@ -105,7 +105,10 @@ fn recorded_verdicts_are_those_of_chromium() {
 fn browsers_name_the_place() {
     let folder = Folder::new();
     // naga needs no directive.
-    folder.write("mine.wgsl", "@compute @workgroup_size(32)\nfn main() {\n  let sum = subgroupAdd(1u);\n}\n");
+    folder.write(
+        "mine.wgsl",
+        "@compute @workgroup_size(32)\nfn main() {\n  let sum = subgroupAdd(1u);\n}\n",
+    );
     folder.write("good.wgsl", "@compute @workgroup_size(1)\nfn main() {\n}\n");
     let all = [
         ("--browser=chromium", has_chromium()),

@@ -296,7 +296,8 @@ fn goldens_have_their_logits_under_dawn() {
     assert_ends(&export(&short, &folder.path("no")), 2, "has 12 bytes; 64 tokens");
     assert_ends(&export(&logits, &out), 0, "");
     let read = |name: &str| std::fs::read(Path::new(&out).join(name)).unwrap();
-    let plan = Plan { json: serde_json::from_slice(&read("plan.json")).unwrap(), bytes: read("plan.bin") };
+    let plan =
+        Plan { json: serde_json::from_slice(&read("plan.json")).unwrap(), bytes: read("plan.bin") };
     let given = &plan.kind("minimal")["models"][0]["prompts"][0]["logits"];
     assert_eq!(plan.bytes(&given["rows"]), std::fs::read(&logits).unwrap());
     assert_eq!((given["nmse"].as_f64(), given["chunk_nmse"].as_f64()), (Some(1e-8), Some(1e-8)));
@@ -355,7 +356,8 @@ fn the_page_judges_as_check_does() {
     let folder = Folder::new();
     let kernels = ["argmax", "lm_head_topk", "residual_norm_ffn", "--case-bytes", "32KiB"];
     Plan::export(&folder, &[&kernels[..], &["--kinds", "subgroups"]].concat());
-    let judge = Command::new("node").args([repository("web/judge.mjs"), folder.path("out")]).output();
+    let judge =
+        Command::new("node").args([repository("web/judge.mjs"), folder.path("out")]).output();
     assert_ends(&judge.unwrap(), 0, "");
 }
 

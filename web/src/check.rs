@@ -237,7 +237,9 @@ fn of_problem(
                 reason,
             };
             let left_out = || "left out of this export: the variant has smaller cases".to_owned();
-            let plan = match plan.and_then(|plan| is_wanted(subject, at).then_some(plan).ok_or_else(left_out)) {
+            let plan = match plan
+                .and_then(|plan| is_wanted(subject, at).then_some(plan).ok_or_else(left_out))
+            {
                 Ok(plan) => plan,
                 Err(reason) => {
                     made.push((at, Err(unavailable(reason))));
@@ -372,7 +374,11 @@ fn pooled(outcome: ExportedOutcome, data: &mut Data) -> Result<OutcomePlan> {
             let fits = rounded.iter().zip(&bound).all(|(r, b)| r.is_finite() == b.is_finite());
             JudgedPlan::Real {
                 len: value.len(),
-                value: data.add(&if exact { narrow(value.iter().map(|v| *v as f32)) } else { wide(&value) })?,
+                value: data.add(&if exact {
+                    narrow(value.iter().map(|v| *v as f32))
+                } else {
+                    wide(&value)
+                })?,
                 bound: data.add(&if fits { narrow(rounded) } else { wide(&bound) })?,
                 spreads: rules.iter().any(|rule| matches!(rule, Rule::Kept { .. })),
                 largest,

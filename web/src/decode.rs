@@ -291,9 +291,10 @@ fn prompts(request: &ModelRequest, model: &Model, data: &mut Data) -> Result<Vec
     };
     let all = all.into_iter().map(&mut one).collect::<Result<_>>()?;
     match files.next() {
-        Some(file) => {
-            Err(Error::Usage(format!("{}: there are more files of logits than prompts", file.display())))
-        }
+        Some(file) => Err(Error::Usage(format!(
+            "{}: there are more files of logits than prompts",
+            file.display()
+        ))),
         None => Ok(all),
     }
 }

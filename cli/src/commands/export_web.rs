@@ -97,7 +97,9 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         return Err(Error::Usage("--shape goes with one kernel".into()));
     }
     let models = models.into_iter().map(|path| model(opts, path)).collect::<Result<Vec<_>>>()?;
-    if models.is_empty() && !(opts.prompt.is_empty() && opts.prompt_tokens.is_empty() && opts.logits.is_empty()) {
+    if models.is_empty()
+        && !(opts.prompt.is_empty() && opts.prompt_tokens.is_empty() && opts.logits.is_empty())
+    {
         return Err(Error::Usage("a prompt and logits go with a checkpoint".into()));
     }
     let request = Request {

@@ -16,7 +16,8 @@ use super::options::{Prompts, Script};
 use super::sampling::sample_token;
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
-use lathe_device::judge::{self, diff::Divergence};
+use lathe_device::judge;
+use lathe_device::judge::diff::{Divergence, Source};
 use lathe_device::plan::recording::Part;
 use lathe_record::record::Verified;
 
@@ -457,10 +458,16 @@ pub fn diff(
             operations += graph.recording.part(part).len();
             on_part();
             if let Some(mut found) = divergence {
-                // No kernel is to blame for a weight that is not finite.
+                // No kernel is to blame for a weight that is not finite, or for narrow storage.
                 let layer = graph.recording.part(part)[found.op_index].label.layer;
-                if let Some(weight) = Decoder::new(graph, executor).weight(layer) {
-                    found.reason = format!("{}; {weight}", found.reason);
+                let decoder = Decoder::new(graph, executor);
+                let cause = match found.not_finite {
+                    Some(Source::Input) => decoder.weight(layer),
+                    Some(Source::Narrow(narrow)) => Some(decoder.cure(narrow)),
+                    None => None,
+                };
+                if let Some(cause) = cause {
+                    found.reason = format!("{}; {cause}", found.reason);
                 }
                 return Ok((operations, Some(found)));
             }

@@ -103,12 +103,17 @@ impl Conversation {
     ///
     /// # Errors
     ///
-    /// It is something else; the message names the element.
+    /// It is something else, or the system says something twice; the message names the element.
     pub fn add_messages(&mut self, text: &str) -> Result<(), ChatError> {
         let messages = objects(text)?;
-        let has_role = |m: &Value| m.get_attr("role").is_ok_and(|role| role.as_str().is_some());
-        if let Some(i) = messages.iter().position(|message| !has_role(message)) {
+        let role = |m: &Value| m.get_attr("role").ok()?.as_str().map(str::to_owned);
+        if let Some(i) = messages.iter().position(|message| role(message).is_none()) {
             return Err(ChatError(format!("element {i} has no `role` that is a text")));
+        }
+        let begins =
+            |messages: &[Value]| messages.first().and_then(role).as_deref() == Some("system");
+        if begins(&self.messages) && begins(&messages) {
+            return Err(ChatError("element 0 is a second message of the system".into()));
         }
         self.messages.extend(messages.into_iter().map(with_thoughts));
         Ok(())

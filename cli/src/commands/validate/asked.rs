@@ -86,8 +86,7 @@ impl Asked {
         let said = browser.ask(&texts).map_err(Error::Usage)?;
         for (page, messages) in pages.iter().zip(said) {
             let shown = messages.iter().filter(|message| message.kind != "warning");
-            let shown =
-                shown.map(|m| format!("{}:{}: {}", (page.place)(m.line), m.column, m.text));
+            let shown = shown.map(|m| format!("{}:{}: {}", (page.place)(m.line), m.column, m.text));
             let shown: Vec<_> = shown.collect();
             let is = |kind: &str| messages.iter().find(|message| message.kind == kind);
             let answer = match (is("unavailable"), is("error")) {

@@ -90,7 +90,7 @@ fn written(recording: &Recording, op: &Op, part: Part, live: usize) -> Vec<(Tens
     written
 }
 
-fn narrow(op: &Op, content: &TensorInit) -> Option<Narrow> {
+pub(super) fn narrow(op: &Op, content: &TensorInit) -> Option<Narrow> {
     let problem = Problem { shape: op.shape.clone(), state: State::default() };
     match content {
         _ if op.plan.tolerance(&problem).f16_range => Some(Narrow::Operands),
