@@ -42,8 +42,15 @@ pub(crate) struct Opts {
     /// unless given, and every variant keeps smaller ones
     #[arg(long, value_name = "BYTES", value_parser = args::size)]
     case_bytes: Option<u64>,
-    /// Only so many cases of each variant, the smallest ones, for a page that is done soon
-    #[arg(long, value_name = "N", value_parser = args::count)]
+    /// Only the smallest case of each variant, or so many, for a page that is done soon
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = args::count
+    )]
     smallest: Option<usize>,
     /// Also the kernels' benchmarks that move at most so many bytes, such as 16MiB: their inputs
     /// and expected outputs are part of the export

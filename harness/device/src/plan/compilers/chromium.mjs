@@ -64,8 +64,9 @@ export class Browser {
   }
 
   async close() {
-    this.child.kill();
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    fs.rmSync(this.profile, { recursive: true, force: true, maxRetries: 5 });
+    const gone = new Promise((resolve) => this.child.once('exit', resolve));
+    if (this.child.exitCode === null && this.child.kill()) await gone;
+    // Its children may write for a moment longer; a folder that stays is no fault of the work.
+    try { fs.rmSync(this.profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }); } catch {}
   }
 }
