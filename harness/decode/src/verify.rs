@@ -222,11 +222,11 @@ impl Decoder<'_> {
 
     /// Compares a sequence's choices together with others and alone after the same tokens, step by
     /// step on a graph of one sequence. Returns the number of choices that differ, each between two
-    /// logits that are closer than rounding leaves them.
+    /// logits that are closer than rounding leaves them: an NMSE of `limit`, or of this graph's limit.
     ///
     /// # Errors
     /// A choice that differs where no rounding explains it; or the device is lost.
-    pub fn ties(&mut self, prompt: &[u32], chosen: &[u32]) -> Result<usize> {
+    pub fn ties(&mut self, prompt: &[u32], chosen: &[u32], limit: f64) -> Result<usize> {
         let Some((_, fed)) = chosen.split_last() else { return Ok(0) };
         let script = Script {
             prompt: prompt.to_vec(),
@@ -234,7 +234,7 @@ impl Decoder<'_> {
             generate: chosen.len(),
             ..Script::default()
         };
-        let (limit, mut ties) = (logits_limit(self.graph), 0);
+        let (limit, mut ties) = (limit.max(logits_limit(self.graph)), 0);
         self.observe(&script, &mut |seen| {
             let Some(at) = (seen.position + 1).checked_sub(prompt.len()) else { return Ok(()) };
             let together = chosen[at];
