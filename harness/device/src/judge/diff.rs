@@ -51,7 +51,9 @@ pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Optio
         let fault = match judge(&recording, op, state, &outcomes, &left) {
             Verdict::Failed { reason, .. } => Some(reason),
             // The kernel is right, but all that follows is compared with nothing.
-            Verdict::Passed { .. } | Verdict::Unavailable { .. } => not_finite(&recording, &outcomes),
+            Verdict::Passed { .. } | Verdict::Unavailable { .. } => {
+                not_finite(&recording, &outcomes)
+            }
         };
         if let Some(reason) = fault {
             return Ok(Some(Divergence {
