@@ -58,7 +58,7 @@ impl Machine<'_> {
         let unit = if program.has_subgroups { self.options.width as usize } else { 1 };
         let units = self.lanes.div_ceil(unit);
         let is_whole = group.others.is_empty() && !matches!(next, Some(Op::Uniform { .. }));
-        if !program.has_atomics || !is_whole || units < 2 || self.rng.below(2) == 0 {
+        if !program.has_atomics || !is_whole || units < 2 || self.rng.below(4) == 0 {
             return;
         }
         let cut = unit * (1 + self.rng.below(units - 1));
@@ -73,10 +73,10 @@ impl Machine<'_> {
             };
             frames.iter().map(of).collect()
         };
-        // At a barrier this one goes on after it.
-        let pc = group.pc + usize::from(matches!(program.code[group.pc], Op::Barrier { .. }));
+        // At a barrier those that run now are moved past it by the machine.
+        let past = usize::from(matches!(program.code[group.pc], Op::Barrier { .. }));
         group.others.push(Fiber {
-            pc,
+            pc: group.pc + past,
             active: group.active.and(above),
             frames: only(&group.frames, above),
             lanes: cut..self.lanes,
@@ -86,6 +86,11 @@ impl Machine<'_> {
         group.active = group.active.and(below);
         group.lanes = 0..cut;
         group.is_waiting = false;
+        if self.rng.below(2) == 0 {
+            group.exchange(0);
+            group.pc -= past;
+            group.others[0].pc += past;
+        }
     }
 
     /// These lanes have come to a barrier or to the end. Returns true if others run first. Lanes at
