@@ -8,6 +8,8 @@ use naga::valid::{Capabilities as Caps, ModuleInfo, ValidationFlags, Validator};
 use naga::{Binding, BuiltIn, Expression, MathFunction, Module, TypeInner};
 use serde::Serialize;
 
+use super::for_loops::with_for_loops;
+
 /// A language that a browser or engine may compile kernels from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
@@ -131,7 +133,8 @@ impl Language {
 /// Largest f32 as naga writes it. That number is larger than any f32, so Tint refuses it.
 const LARGEST: &str = "340282350000000000000000000000000000000f";
 
-/// naga's WGSL with the directives that browsers ask for and naga does not write.
+/// naga's WGSL with the directives that browsers ask for and naga does not write, and with loops
+/// that they know to end.
 fn for_browsers(module: &Module, text: &str) -> String {
     let mut head = String::new();
     if uses_subgroups(module) {
@@ -143,7 +146,7 @@ fn for_browsers(module: &Module, text: &str) -> String {
     if uses_packed_products(module) {
         head += "requires packed_4x8_integer_dot_product;\n";
     }
-    head + &text.replace(LARGEST, "0x1.fffffep+127f")
+    head + &with_for_loops(&text.replace(LARGEST, "0x1.fffffep+127f"))
 }
 
 fn uses_subgroups(module: &Module) -> bool {

@@ -4,6 +4,7 @@
 
 pub mod backend_text;
 pub mod compilers;
+mod for_loops;
 pub mod layout;
 pub mod limits;
 pub mod memory;

@@ -56,6 +56,9 @@ impl Vocabulary {
             true => Ok(()),
             false => Err(refused(key, format!("{found} entries for {count} tokens"))),
         };
+        if self.token_types.is_empty() {
+            return Err(refused(key::TYPES, "is empty or missing"));
+        }
         length(key::TYPES, self.token_types.len())?;
         if self.model == "llama" || !self.scores.is_empty() {
             length(key::SCORES, self.scores.len())?;
@@ -260,9 +263,11 @@ impl Pre {
         let found = PRE.iter().find(|pre| name.is_some_and(|name| pre.names.contains(&name)));
         found.ok_or_else(|| {
             let supported: Vec<_> = PRE.iter().flat_map(|pre| pre.names).copied().collect();
-            let name = name.map_or_else(|| "no value".to_owned(), |name| format!("`{name}`"));
-            let supported = supported.join(", ");
-            let why = format!("{name} is not supported with model gpt2; supported are {supported}");
+            let found = name.map_or_else(
+                || "is missing, and model gpt2 needs it".to_owned(),
+                |name| format!("`{name}` is not supported with model gpt2"),
+            );
+            let why = format!("{found}; supported are {}", supported.join(", "));
             refused(key::PRE, why)
         })
     }

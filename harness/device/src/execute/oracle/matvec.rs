@@ -8,7 +8,7 @@ use lathe_kernels::matmul_rmsnorm_fused::MatmulRmsnormFused;
 use lathe_kernels::norm_gemv::NormGemv;
 use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
 use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
-use lathe_kernels::{Activation, Beta, Norm, NormOffset, Order};
+use lathe_kernels::{Activation, Beta, Format, Norm, NormOffset, Order};
 use lathe_reference::digits::{DEVIATIONS, allowed, with_codes};
 use lathe_reference::fused_ffn::fused_ffn;
 use lathe_reference::matmul::matmul_column;
@@ -30,15 +30,19 @@ pub(super) fn gemv(inputs: &Inputs<'_>, rows: &WeightRows, x: &[f32]) -> Expecte
     rounded(inputs, rows, x.iter().map(|x| f64::from(*x)), product)
 }
 
-/// A product with what the rounding of `x` to integers is allowed, where the variant does that.
+/// A product with what the rounding of `x` to integers, or of operands to f16, is allowed, where the
+/// variant does that.
 fn rounded(
     inputs: &Inputs<'_>,
     rows: &WeightRows,
     x: impl Iterator<Item = f64>,
     product: Expected,
 ) -> Expected {
-    let Some(Rounding { digits, k, .. }) = inputs.rounding else { return product };
+    let Some(of @ Rounding { digits, k, .. }) = inputs.rounding else { return product };
     let x: Vec<f64> = x.collect();
+    if of.f16_range || of.f16_operands > 0 {
+        return through_f16(of, rows, &x, product);
+    }
     let deviations = over_rows(rows, |format, bytes, deviations, _| {
         digits.deviations(format, bytes, &x, deviations);
     });
@@ -217,38 +221,57 @@ impl Oracle for Matmul {
                 expected.magnitude[at] = before.abs() + magnitude;
             }
         }
-        if let Some(rounding) = inputs.rounding {
-            through_f16(self, rounding, weights, x, &mut expected);
+        if let Some(of) = inputs.rounding {
+            expected.deviation.resize(expected.value.len(), 0.0);
+            expected.absolute.resize(expected.value.len(), 0.0);
+            for (m, x) in x.chunks(self.k).enumerate() {
+                let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+                let at = m * stride + first;
+                let row = at..at + self.rows;
+                let zeros = Expected::new(vec![0.0; self.rows], vec![0.0; self.rows]);
+                let of = through_f16(of, weights, &x, zeros);
+                expected.deviation[row.clone()].copy_from_slice(&of.deviation);
+                expected.absolute[row.clone()].copy_from_slice(&of.absolute);
+                for (all, more) in expected.magnitude[row].iter_mut().zip(&of.magnitude) {
+                    *all += more;
+                }
+            }
         }
         inputs.real("y", expected)
     }
 }
 
-/// Allows for operands that a variant rounds to f16: an error is uniform in ± 2⁻¹¹ of w·x, and those
-/// of different products are independent. A token with an activation that f16 does not hold has
+/// Allows for operands that a variant rounds to f16: an error is uniform in ± 2⁻¹¹ of w·x, or in ±
+/// 2⁻²⁵ of one of them where the other is next to nothing, and those of different products are
+/// independent. Weights of f16 are kept. A vector with an activation that f16 does not hold has
 /// results that may not be finite.
-fn through_f16(p: &Matmul, of: Rounding, weights: &WeightRows, x: &[f32], expected: &mut Expected) {
-    const F16_LARGEST: f32 = 65_504.0;
-    let (first, stride) = (p.y_offset, p.y_offset + p.rows + p.y_after);
-    let format = oracle_format(weights.format);
-    expected.deviation.resize(expected.value.len(), 0.0);
-    expected.absolute.resize(expected.value.len(), 0.0);
+fn through_f16(of: Rounding, rows: &WeightRows, x: &[f64], mut product: Expected) -> Expected {
+    const F16_LARGEST: f64 = 65_504.0;
     let unit = of.k * f64::from(f32::EPSILON);
-    let variance = f64::from(of.f16_operands) * 2f64.powi(-20) / 12.0;
-    let mut row = vec![0.0; weights.k];
-    for r in 0..p.rows {
-        format.decode(weights.row(r), &mut row);
-        for (m, x) in x.chunks(p.k).enumerate() {
-            let squares = row.iter().zip(x).map(|(w, x)| f64::from(w * x).powi(2));
-            let deviation = (variance * squares.sum::<f64>()).sqrt();
-            let at = m * stride + first + r;
-            expected.deviation[at] = deviation;
-            expected.magnitude[at] += DEVIATIONS * deviation / unit;
-            if of.f16_range && x.iter().any(|x| x.abs() > F16_LARGEST) {
-                expected.absolute[at] = f64::INFINITY;
-            }
+    let variance = f64::from(of.f16_operands) * 2f64.powi(-22) / 3.0;
+    let least = 2f64.powi(-50) / 3.0;
+    let least_of_weights = if of.f16_range { least } else { 0.0 };
+    let of_x = match rows.format {
+        Format::F16 => 0.0,
+        _ => least * x.iter().map(|x| x.powi(2)).sum::<f64>(),
+    };
+    let deviations = over_rows(rows, |format, bytes, deviations, _| {
+        let mut row = vec![0.0; rows.k];
+        for (bytes, deviation) in bytes.chunks(rows.row_bytes().max(1)).zip(deviations) {
+            format.decode(bytes, &mut row);
+            let squares = row.iter().zip(x).map(|(w, x)| (f64::from(*w) * x).powi(2));
+            let weights: f64 = row.iter().map(|w| f64::from(*w).powi(2)).sum();
+            let of_weights = least_of_weights * weights;
+            *deviation = (variance * squares.sum::<f64>() + of_weights + of_x).sqrt();
         }
+    });
+    product.deviation = deviations.value;
+    for (magnitude, deviation) in product.magnitude.iter_mut().zip(&product.deviation) {
+        *magnitude += DEVIATIONS * deviation / unit;
     }
+    let is_beyond = of.f16_range && x.iter().any(|x| x.abs() > F16_LARGEST);
+    product.absolute = vec![if is_beyond { f64::INFINITY } else { 0.0 }; product.value.len()];
+    product
 }
 
 impl Oracle for NormGemv {
@@ -334,8 +357,6 @@ impl Oracle for MatmulRmsnormFused {
 
 #[cfg(test)]
 mod tests {
-    use lathe_kernels::Format;
-
     use super::*;
 
     #[test]
