@@ -41,7 +41,15 @@ fn rounded(
     let Some(of @ Rounding { digits, k, .. }) = inputs.rounding else { return product };
     let x: Vec<f64> = x.collect();
     if of.f16_range || of.f16_operands > 0 {
-        return through_f16(of, rows, &x, product);
+        let deviations = over_rows(rows, |format, bytes, deviations, _| {
+            let mut row = vec![0.0; rows.k];
+            for (bytes, deviation) in bytes.chunks(rows.row_bytes().max(1)).zip(deviations) {
+                format.decode(bytes, &mut row);
+                *deviation = f16_deviation(of, &row, &x);
+            }
+        });
+        let absolute = vec![absolute_in_f16(of, &x); product.value.len()];
+        return Expected { absolute, ..allowed(product, deviations.value, k) };
     }
     let deviations = over_rows(rows, |format, bytes, deviations, _| {
         digits.deviations(format, bytes, &x, deviations);
@@ -222,49 +230,56 @@ impl Oracle for Matmul {
             }
         }
         if let Some(of) = inputs.rounding {
-            expected.deviation.resize(expected.value.len(), 0.0);
-            expected.absolute.resize(expected.value.len(), 0.0);
-            for (m, x) in x.chunks(self.k).enumerate() {
-                let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
-                let at = m * stride + first;
-                let row = at..at + self.rows;
-                let zeros = Expected::new(vec![0.0; self.rows], vec![0.0; self.rows]);
-                let of = through_f16(of, weights, &x, zeros);
-                expected.deviation[row.clone()].copy_from_slice(&of.deviation);
-                expected.absolute[row.clone()].copy_from_slice(&of.absolute);
-                for (all, more) in expected.magnitude[row].iter_mut().zip(&of.magnitude) {
-                    *all += more;
-                }
-            }
+            through_f16(self, of, weights, x, &mut expected);
         }
         inputs.real("y", expected)
     }
 }
 
-/// Allows for operands that a variant rounds to f16: an error is uniform in ± 2⁻¹¹ of w·x, and those
-/// of different products are independent. An activation that passes through f16 is off by half of the
-/// least step, 2⁻²⁴, too; a vector with one that f16 does not hold has results that may not be finite.
-fn through_f16(of: Rounding, rows: &WeightRows, x: &[f64], mut product: Expected) -> Expected {
-    const F16_LARGEST: f64 = 65_504.0;
-    let unit = of.k * f64::from(f32::EPSILON);
-    let variance = f64::from(of.f16_operands) * 2f64.powi(-20) / 12.0;
-    let least = if of.f16_range { 2f64.powi(-48) / 12.0 } else { 0.0 };
-    let deviations = over_rows(rows, |format, bytes, deviations, _| {
-        let mut row = vec![0.0; rows.k];
-        for (bytes, deviation) in bytes.chunks(rows.row_bytes().max(1)).zip(deviations) {
-            format.decode(bytes, &mut row);
-            let squares = row.iter().zip(x).map(|(w, x)| (f64::from(*w) * x).powi(2));
-            let weights: f64 = row.iter().map(|w| f64::from(*w).powi(2)).sum();
-            *deviation = (variance * squares.sum::<f64>() + least * weights).sqrt();
+/// Allows for operands that a variant rounds to f16. A vector with an activation that f16 does not
+/// hold has results that may not be finite.
+fn through_f16(p: &Matmul, of: Rounding, weights: &WeightRows, x: &[f32], expected: &mut Expected) {
+    let (first, stride) = (p.y_offset, p.y_offset + p.rows + p.y_after);
+    let format = oracle_format(weights.format);
+    expected.deviation.resize(expected.value.len(), 0.0);
+    expected.absolute.resize(expected.value.len(), 0.0);
+    let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+    let deviations: Vec<Vec<f64>> = (0..p.rows)
+        .into_par_iter()
+        .map(|r| {
+            let mut row = vec![0.0; weights.k];
+            format.decode(weights.row(r), &mut row);
+            wide.chunks(p.k).map(|x| f16_deviation(of, &row, x)).collect()
+        })
+        .collect();
+    for (r, of_row) in deviations.iter().enumerate() {
+        for (m, deviation) in of_row.iter().enumerate() {
+            let at = m * stride + first + r;
+            expected.deviation[at] = *deviation;
+            expected.magnitude[at] += DEVIATIONS * deviation / (of.k * f64::from(f32::EPSILON));
         }
-    });
-    product.deviation = deviations.value;
-    for (magnitude, deviation) in product.magnitude.iter_mut().zip(&product.deviation) {
-        *magnitude += DEVIATIONS * deviation / unit;
     }
-    let is_beyond = of.f16_range && x.iter().any(|x| x.abs() > F16_LARGEST);
-    product.absolute = vec![if is_beyond { f64::INFINITY } else { 0.0 }; product.value.len()];
-    product
+    for (m, x) in wide.chunks(p.k).enumerate() {
+        let at = m * stride + first;
+        let absolute = absolute_in_f16(of, x);
+        expected.absolute[at..at + p.rows].fill(absolute);
+    }
+}
+
+/// Standard deviation of what rounding to f16 adds to a product: an error is uniform in ± 2⁻¹¹ of
+/// w·x, and those of different products are independent. An activation that passes through f16 is
+/// off by up to half of its least step, 2⁻²⁴, too.
+fn f16_deviation(of: Rounding, row: &[f32], x: &[f64]) -> f64 {
+    let relative = f64::from(of.f16_operands) * 2f64.powi(-20) / 12.0;
+    let least = if of.f16_range { 2f64.powi(-48) / 12.0 } else { 0.0 };
+    let variance = |(w, x): (&f32, &f64)| f64::from(*w).powi(2) * (relative * x * x + least);
+    row.iter().zip(x).map(variance).sum::<f64>().sqrt()
+}
+
+/// Absolute error of results of a vector: an infinity where it holds an activation that f16 does not.
+fn absolute_in_f16(of: Rounding, x: &[f64]) -> f64 {
+    const F16_LARGEST: f64 = 65_504.0;
+    if of.f16_range && x.iter().any(|x| x.abs() > F16_LARGEST) { f64::INFINITY } else { 0.0 }
 }
 
 impl Oracle for NormGemv {
