@@ -41,7 +41,15 @@ fn rounded(
     let Some(of @ Rounding { digits, k, .. }) = inputs.rounding else { return product };
     let x: Vec<f64> = x.collect();
     if of.f16_range || of.f16_operands > 0 {
-        return through_f16(of, rows, &x, product);
+        let deviations = over_rows(rows, |format, bytes, deviations, _| {
+            let mut row = vec![0.0; rows.k];
+            for (bytes, deviation) in bytes.chunks(rows.row_bytes().max(1)).zip(deviations) {
+                format.decode(bytes, &mut row);
+                *deviation = f16_deviation(of, rows.format, &row, &x);
+            }
+        });
+        let absolute = vec![absolute_in_f16(of, &x); product.value.len()];
+        return Expected { absolute, ..allowed(product, deviations.value, k) };
     }
     let deviations = over_rows(rows, |format, bytes, deviations, _| {
         digits.deviations(format, bytes, &x, deviations);
@@ -222,56 +230,60 @@ impl Oracle for Matmul {
             }
         }
         if let Some(of) = inputs.rounding {
-            expected.deviation.resize(expected.value.len(), 0.0);
-            expected.absolute.resize(expected.value.len(), 0.0);
-            for (m, x) in x.chunks(self.k).enumerate() {
-                let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
-                let at = m * stride + first;
-                let row = at..at + self.rows;
-                let zeros = Expected::new(vec![0.0; self.rows], vec![0.0; self.rows]);
-                let of = through_f16(of, weights, &x, zeros);
-                expected.deviation[row.clone()].copy_from_slice(&of.deviation);
-                expected.absolute[row.clone()].copy_from_slice(&of.absolute);
-                for (all, more) in expected.magnitude[row].iter_mut().zip(&of.magnitude) {
-                    *all += more;
-                }
-            }
+            through_f16(self, of, weights, x, &mut expected);
         }
         inputs.real("y", expected)
     }
 }
 
-/// Allows for operands that a variant rounds to f16: an error is uniform in ± 2⁻¹¹ of w·x, or in ±
-/// 2⁻²⁵ of one of them where the other is next to nothing, and those of different products are
-/// independent. Weights of f16 are kept. A vector with an activation that f16 does not hold has
-/// results that may not be finite.
-fn through_f16(of: Rounding, rows: &WeightRows, x: &[f64], mut product: Expected) -> Expected {
-    const F16_LARGEST: f64 = 65_504.0;
-    let unit = of.k * f64::from(f32::EPSILON);
-    let variance = f64::from(of.f16_operands) * 2f64.powi(-22) / 3.0;
-    let least = 2f64.powi(-50) / 3.0;
-    let least_of_weights = if of.f16_range { least } else { 0.0 };
-    let of_x = match rows.format {
-        Format::F16 => 0.0,
-        _ => least * x.iter().map(|x| x.powi(2)).sum::<f64>(),
-    };
-    let deviations = over_rows(rows, |format, bytes, deviations, _| {
-        let mut row = vec![0.0; rows.k];
-        for (bytes, deviation) in bytes.chunks(rows.row_bytes().max(1)).zip(deviations) {
-            format.decode(bytes, &mut row);
-            let squares = row.iter().zip(x).map(|(w, x)| (f64::from(*w) * x).powi(2));
-            let weights: f64 = row.iter().map(|w| f64::from(*w).powi(2)).sum();
-            let of_weights = least_of_weights * weights;
-            *deviation = (variance * squares.sum::<f64>() + of_weights + of_x).sqrt();
+/// Allows for operands that a variant rounds to f16. A vector with an activation that f16 does not
+/// hold has results that may not be finite.
+fn through_f16(p: &Matmul, of: Rounding, weights: &WeightRows, x: &[f32], expected: &mut Expected) {
+    let (first, stride) = (p.y_offset, p.y_offset + p.rows + p.y_after);
+    let format = oracle_format(weights.format);
+    expected.deviation.resize(expected.value.len(), 0.0);
+    expected.absolute.resize(expected.value.len(), 0.0);
+    let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+    let deviations: Vec<Vec<f64>> = (0..p.rows)
+        .into_par_iter()
+        .map(|r| {
+            let mut row = vec![0.0; weights.k];
+            format.decode(weights.row(r), &mut row);
+            wide.chunks(p.k).map(|x| f16_deviation(of, weights.format, &row, x)).collect()
+        })
+        .collect();
+    for (r, of_row) in deviations.iter().enumerate() {
+        for (m, deviation) in of_row.iter().enumerate() {
+            let at = m * stride + first + r;
+            expected.deviation[at] = *deviation;
+            expected.magnitude[at] += DEVIATIONS * deviation / (of.k * f64::from(f32::EPSILON));
         }
-    });
-    product.deviation = deviations.value;
-    for (magnitude, deviation) in product.magnitude.iter_mut().zip(&product.deviation) {
-        *magnitude += DEVIATIONS * deviation / unit;
     }
-    let is_beyond = of.f16_range && x.iter().any(|x| x.abs() > F16_LARGEST);
-    product.absolute = vec![if is_beyond { f64::INFINITY } else { 0.0 }; product.value.len()];
-    product
+    for (m, x) in wide.chunks(p.k).enumerate() {
+        let at = m * stride + first;
+        let absolute = absolute_in_f16(of, x);
+        expected.absolute[at..at + p.rows].fill(absolute);
+    }
+}
+
+/// Standard deviation of what rounding to f16 adds to a product with weights of a format: an error is
+/// uniform in ± 2⁻¹¹ of w·x, or in ± 2⁻²⁵ of one of them where the other is next to nothing, and those
+/// of different products are independent. Weights of f16 are kept.
+fn f16_deviation(of: Rounding, format: Format, row: &[f32], x: &[f64]) -> f64 {
+    let relative = f64::from(of.f16_operands) * 2f64.powi(-22) / 3.0;
+    let least = |is_rounded: bool| if is_rounded { 2f64.powi(-50) / 3.0 } else { 0.0 };
+    let (of_x, of_weight) = (least(of.f16_range), least(format != Format::F16));
+    let variance = |(w, x): (&f32, &f64)| {
+        let (w, x) = (f64::from(*w).powi(2), x.powi(2));
+        relative * w * x + of_x * w + of_weight * x
+    };
+    row.iter().zip(x).map(variance).sum::<f64>().sqrt()
+}
+
+/// Absolute error of results of a vector: an infinity where it holds an activation that f16 does not.
+fn absolute_in_f16(of: Rounding, x: &[f64]) -> f64 {
+    const F16_LARGEST: f64 = 65_504.0;
+    if of.f16_range && x.iter().any(|x| x.abs() > F16_LARGEST) { f64::INFINITY } else { 0.0 }
 }
 
 impl Oracle for NormGemv {
