@@ -150,7 +150,7 @@ impl StepOpts {
 pub(crate) enum ExecutorName {
     Gpu,
     Cpu,
-    /// Of `decode`: kernels in the interpreter of `sanitize`
+    /// Of `decode` and `diff`: kernels in the interpreter of `sanitize`
     Interpret,
 }
 
@@ -290,7 +290,7 @@ impl ExecutorName {
             ExecutorName::Gpu => Ok(Some(Arc::new(global.open()?))),
             ExecutorName::Cpu => Ok(None),
             ExecutorName::Interpret => {
-                Err(Error::Usage("--executor interpret goes with `decode` alone".into()))
+                Err(Error::Usage("--executor interpret goes with `decode` and `diff` alone".into()))
             }
         }
     }

@@ -1,14 +1,16 @@
 //! The interpreter against naga and the device: every operator and builtin function by type, and
 //! every variant's smallest case. Faults of each kind are planted in `sanitize/tests`.
 
-use lathe_harness::decode::{DecodeOptions, Session};
-use lathe_harness::execute::interpreter::Found;
+use std::sync::Arc;
+
+use lathe_harness::decode::{DecodeOptions, Script, Session, diff};
+use lathe_harness::execute::interpreter::{Found, Interpreter};
 use lathe_harness::judge::check::Verdict;
 use lathe_harness::judge::sanitize::{self, CaseResult, Report, Request};
 use lathe_harness::plan::persistent::Persistent;
 use lathe_harness::plan::target::Target;
 use lathe_harness::wgpu;
-use lathe_kernels::KvFormat;
+use lathe_kernels::{Grid, KvFormat};
 use lathe_sanitize::{Buffer, Options, Program, run};
 use wgpu::util::{BufferInitDescriptor, DeviceExt as _};
 
@@ -404,15 +406,14 @@ fn kernels_that_pass_on_the_device_by_luck_are_refused() {
     }
 }
 
+fn session_options(persistent: Persistent) -> DecodeOptions {
+    DecodeOptions { kv: KvFormat::F32, store: None, persistent, ..DecodeOptions::default() }
+}
+
 /// Decodes a golden's first tokens in the interpreter: what it chose, and what was found.
 fn decoded(golden: &Golden, width: u32, persistent: Persistent, tokens: usize) -> Vec<u32> {
-    let options = DecodeOptions {
-        context: golden.prompt.len() + tokens,
-        kv: KvFormat::F32,
-        store: None,
-        persistent,
-        ..DecodeOptions::default()
-    };
+    let context = golden.prompt.len() + tokens;
+    let options = DecodeOptions { context, ..session_options(persistent) };
     let graph = golden.model.graph_for(&sanitize::capabilities(width), &options).unwrap();
     assert_eq!(graph.recording.persistent.is_empty(), persistent == Persistent::Off);
     let mut session = Session::interpreted(&golden.model, graph, options, width);
@@ -425,9 +426,44 @@ fn decoded(golden: &Golden, width: u32, persistent: Persistent, tokens: usize) -
 fn goldens_are_decoded_without_a_finding() {
     for (name, width) in GOLDENS.into_iter().zip([4, 8, 16, 32, 64, 32]) {
         let golden = Golden::load(name);
-        for persistent in [Persistent::Off] {
+        let grid = Grid { groups: 4, invocations: 64, prefetch: 2, layers: u32::MAX };
+        for persistent in [Persistent::Off, Persistent::Of(grid)] {
             let chosen = decoded(&golden, width, persistent, 4);
             assert_eq!(chosen, golden.greedy[..chosen.len()], "{name} {persistent:?}");
         }
     }
+}
+
+#[test]
+fn operations_of_a_golden_agree_one_by_one() {
+    let golden = Golden::load("qwen3-tiny-q80");
+    let (width, generate) = (16, 2);
+    let script = Script { generate, ..golden.free(1) };
+    let context = golden.prompt.len() + generate;
+    let options = DecodeOptions { context, ..session_options(Persistent::Off) };
+    let graph = golden.model.graph_for(&sanitize::capabilities(width), &options).unwrap();
+    let settings = Options { width, ..Options::default() };
+    let mut interpreter = Interpreter::new(Arc::clone(&graph.recording), settings);
+    let (operations, found) = diff(&graph, &mut interpreter, &script, &mut || ()).unwrap();
+    assert!(found.is_none() && operations > 20, "{operations}: {found:?}");
+    assert!(interpreter.found.is_empty(), "{:#?}", interpreter.found);
+}
+
+#[test]
+fn endless_loops_and_too_much_memory_end_with_a_message() {
+    let endless = "@group(0) @binding(0) var<storage, read_write> y: array<u32>;\n\
+        @compute @workgroup_size(256)\nfn main(@builtin(local_invocation_index) i: u32) {\n\
+        var n = i;\nwhile (n < 1000u) { n = n * 2u % 64u; }\ny[i] = n;\n}\n";
+    let module = naga::front::wgsl::parse_str(endless).unwrap();
+    let all = naga::valid::Capabilities::all();
+    let info = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), all);
+    let program = Program::of(&module, &{ info }.validate(&module).unwrap(), "main").unwrap();
+    let mut y = Buffer::unwritten(vec![0; 256]);
+    let found = run(&program, [1, 1, 1], &mut [&mut y], Options::default()).unwrap();
+    let [found] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((found.fault.name(), lathe_sanitize::line(endless, found.at)), ("no_progress", 5));
+    assert!(found.what.contains("rounds"), "{}", found.what);
+    let mut y = Buffer::filled(vec![0; 64 << 20]);
+    let refused = run(&program, [1, 1, 1], &mut [&mut y], Options::default()).unwrap_err();
+    assert!(refused.to_string().contains("MiB"), "{refused}");
 }

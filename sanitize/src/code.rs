@@ -1,5 +1,10 @@
 //! Instructions that a shader is lowered to. A register is a column of one scalar per lane.
 
+use naga::{
+    AtomicFunction, BinaryOperator, CollectiveOperation, GatherMode, MathFunction,
+    RelationalFunction, SubgroupOperation, UnaryOperator,
+};
+
 use crate::types::{Kind, Leaf, Length};
 
 /// A column.
@@ -8,79 +13,31 @@ pub(crate) type Reg = u32;
 /// First register that is not a constant.
 pub(crate) const FRAME: Reg = 1 << 15;
 
-/// Operators of one scalar.
+/// Operations of scalars, which give a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[rustfmt::skip]
-pub(crate) enum Un {
-    Copy, NegF, NegI, NotBool, NotBits, AbsF, AbsI, Ceil, Floor, Round, Trunc, Fract, Sqrt,
-    InverseSqrt, Exp, Exp2, Log, Log2, Sin, Cos, Tan, Sinh, Cosh, Tanh, Asin, Acos, Atan, Asinh,
-    Acosh, Atanh, SignF, SignI, Saturate, CountOnes, CountLeading, CountTrailing, Reverse,
-    FirstLeadingI, FirstLeadingU, FirstTrailing, IsNan, IsInf, ToHalf, IntToF, UintToF, NonZeroF,
-    NonZeroI, BoolToF,
-    /// f32 to i32 and u32; reported out of range.
-    FToInt,
-    FToUint,
-    /// Rounds to f16 in a column; reported where a finite value overflows.
-    RoundHalf,
-    /// An f16 of the low and high 16 bits.
-    LowHalf,
-    HighHalf,
-    /// 16 bits of an f16.
-    HalfBits,
-    /// Byte n as an integer.
-    ByteU(u8),
-    ByteI(u8), PackSnorm8, PackUnorm8, PackSnorm16, PackUnorm16, UnpackSnorm8, UnpackUnorm8,
-    UnpackSnorm16, UnpackUnorm16, ClampI8, ClampU8, FrexpFraction, FrexpExponent,
-}
-
-/// Operators of two scalars.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[rustfmt::skip]
-pub(crate) enum Bin {
-    AddF, SubF, MulF, DivF, RemF, AddI, SubI, MulI, DivI, DivU, RemI, RemU, EqF, NeF, LtF, LeF,
-    EqI, NeI, LtI, LeI, LtU, LeU, And, Or, Xor, Shl, ShrI, ShrU, MinF, MaxF, MinI, MaxI, MinU,
-    MaxU, Atan2, Pow, Step, Ldexp, Dot4I8, Dot4U8,
-}
-
-/// Operators of three scalars.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[rustfmt::skip]
-pub(crate) enum Tri {
+pub(crate) enum What {
+    Copy,
     /// Condition, if true, if false.
     Select,
-    Fma, ClampF, ClampI, ClampU, Mix, SmoothStep, ExtractI, ExtractU,
-}
-
-/// Operators over the lanes of a subgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[rustfmt::skip]
-pub(crate) enum Fold {
-    All, Any, AddF, AddI, MulF, MulI, MinF, MinI, MinU, MaxF, MaxI, MaxU, And, Or, Xor,
-}
-
-/// Lanes that a fold covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[rustfmt::skip]
-pub(crate) enum Span {
-    All, Inclusive, Exclusive,
-}
-
-/// Lane that a value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[rustfmt::skip]
-pub(crate) enum From {
-    First, Lane(Reg), Down(Reg), Up(Reg), Xor(Reg), Quad(Reg),
-    /// Lane xor this number.
-    Swap(u32),
+    Unary(UnaryOperator),
+    Binary(BinaryOperator),
+    Relational(RelationalFunction),
+    /// To another type; reported out of range.
+    Convert(Kind),
+    Math(MathFunction),
+    /// The exponent of `frexp`.
+    Exponent,
+    /// A component of the unpacked word.
+    Unpack(MathFunction, u32),
 }
 
 /// Atomic operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[rustfmt::skip]
-pub(crate) enum Rmw {
-    Load, Store, Add, AddF, Sub, And, Or, Xor, MinI, MinU, MaxI, MaxU, Exchange,
-    /// With the register of the expected value and that of `exchanged`.
-    Compare(Reg, Reg),
+pub(crate) enum Atomic {
+    Load,
+    Store,
+    /// With the register of what a compare-exchange expects; its `exchanged` follows its result.
+    Change(AtomicFunction, Reg),
 }
 
 /// Memory outside of registers.
@@ -115,9 +72,8 @@ pub(crate) struct Access {
 #[derive(Clone, Debug)]
 #[rustfmt::skip]
 pub(crate) enum Op {
-    Un(Un, Reg, Reg),
-    Bin(Bin, Reg, Reg, Reg),
-    Tri(Tri, Reg, Reg, Reg, Reg),
+    /// Of arguments of this type. An f16 result is rounded; reported where it overflows.
+    Do { what: What, kind: Kind, to: Reg, of: [Reg; 4] },
     /// Element of a value by a column of indices: `of[index × stride]`.
     Gather { to: Reg, index: Reg, of: Box<[Reg]> },
     /// Writes the active lanes of a variable's column.
@@ -128,13 +84,14 @@ pub(crate) enum Op {
     ArrayLength { to: Reg, buffer: u32, at: u32, stride: u32 },
     Load { access: u32, to: Reg },
     Store { access: u32, from: Box<[Reg]> },
-    Atomic { access: u32, what: Rmw, kind: Kind, value: Reg, to: Reg },
+    Atomic { access: u32, what: Atomic, kind: Kind, value: Reg, to: Reg },
     Barrier { workgroup: bool, storage: bool, subgroup: bool },
     /// Every lane sees the first active one's offset.
     Uniform { access: u32 },
-    Fold { what: Fold, span: Span, to: Reg, from: Reg },
+    Fold { what: SubgroupOperation, span: CollectiveOperation, kind: Kind, to: Reg, from: Reg },
     Ballot { to: Reg, from: Option<Reg> },
-    Move { mode: From, to: Reg, from: Reg },
+    /// `by`: the lane or the distance, if there is one.
+    Move { mode: GatherMode, by: Reg, to: Reg, from: Reg },
     MatrixLoad(Matrix, Reg),
     MatrixStore(Matrix, Box<[Reg]>),
     MatrixMulAdd(Box<MulAdd>),

@@ -155,23 +155,7 @@ impl<'a> Types<'a> {
 
     /// Number of scalar components of a value.
     pub(crate) fn components(self, ty: &Ty) -> Result<u32, Error> {
-        Ok(match *self.inner(ty) {
-            TypeInner::Scalar(_) | TypeInner::Atomic(_) => 1,
-            TypeInner::Vector { size, .. } => size as u32,
-            TypeInner::Matrix { columns, rows, .. } => columns as u32 * rows as u32,
-            TypeInner::CooperativeMatrix { columns, rows, .. } => columns as u32 * rows as u32,
-            TypeInner::Array { base, size, .. } => {
-                self.count(size)? * self.components(&Ty::Handle(base))?
-            }
-            TypeInner::Struct { ref members, .. } => {
-                let mut sum = 0;
-                for member in members {
-                    sum += self.components(&Ty::Handle(member.ty))?;
-                }
-                sum
-            }
-            ref other => return Err(Error::Unsupported(format!("a value of type {other:?}"))),
-        })
+        Ok(self.leaves(ty, Unit::Cell)?.len() as u32)
     }
 
     /// The scalars of a type in order.
@@ -192,19 +176,18 @@ impl<'a> Types<'a> {
                 let count = columns as u32 * rows as u32;
                 all.extend((0..count).map(|i| Leaf { at: at + i, kind, is_atomic: false }));
             }
+            TypeInner::Struct { ref members, .. } => {
+                for i in 0..members.len() as u32 {
+                    let (member, offset, _) = self.element(ty, unit, Some(i))?;
+                    self.add_leaves(&member, unit, at + offset, all)?;
+                }
+            }
             _ => {
-                let count = match self.inner(ty) {
-                    TypeInner::Struct { members, .. } => members.len() as u32,
-                    _ => match self.element(ty, unit, None)?.2 {
-                        Length::Known(n) => n,
-                        Length::Runtime => 0,
-                    },
-                };
-                let is_struct = matches!(self.inner(ty), TypeInner::Struct { .. });
+                let (element, stride, length) = self.element(ty, unit, None)?;
+                // The first element stands for those of a runtime-sized array.
+                let count = if let Length::Known(n) = length { n } else { 1 };
                 for i in 0..count {
-                    let (element, by, _) = self.element(ty, unit, Some(i))?;
-                    let offset = if is_struct { by } else { by * i };
-                    self.add_leaves(&element, unit, at + offset, all)?;
+                    self.add_leaves(&element, unit, at + i * stride, all)?;
                 }
             }
         }
@@ -219,17 +202,6 @@ impl<'a> Types<'a> {
                 TypeInner::CooperativeMatrix { scalar, .. } => Kind::of(scalar),
                 ref other => Err(Error::Unsupported(format!("arithmetic on {other:?}"))),
             },
-        }
-    }
-
-    /// Returns true if a type has a scalar of 16 bits.
-    pub(crate) fn has_halves(self, ty: &Ty) -> bool {
-        match *self.inner(ty) {
-            TypeInner::Array { base, .. } => self.has_halves(&Ty::Handle(base)),
-            TypeInner::Struct { ref members, .. } => {
-                members.iter().any(|member| self.has_halves(&Ty::Handle(member.ty)))
-            }
-            ref other => other.scalar().is_some_and(|scalar| scalar.width == 2),
         }
     }
 }

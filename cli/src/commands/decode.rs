@@ -23,7 +23,7 @@ use crate::profile::{ProfileOpts, Profiled};
 use crate::{args, out, table};
 
 /// Invocations of a subgroup in the interpreter.
-const INTERPRETED_SUBGROUP: u32 = 32;
+pub(super) const INTERPRETED_SUBGROUP: u32 = 32;
 
 #[derive(Debug, Args)]
 pub(crate) struct Opts {
@@ -180,11 +180,10 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         return opts.profile.run(global, profiled);
     }
     if interprets {
-        if !matches!(options.persistent, Persistent::Auto | Persistent::Off) {
-            let why = "--executor interpret gives every stage a dispatch: --persistent off";
-            return Err(Error::Usage(why.into()));
+        // No device has passed the test of a grid.
+        if options.persistent.is_auto() {
+            options.persistent = Persistent::Off;
         }
-        options.persistent = Persistent::Off;
     }
     let graph = match interprets {
         true => model.graph_for(&capabilities(INTERPRETED_SUBGROUP), &options)?,

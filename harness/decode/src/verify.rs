@@ -15,7 +15,7 @@ use super::graph::DecodeGraph;
 use super::options::{Prompts, Script};
 use super::sampling::sample_token;
 use lathe_device::error::{Error, Result};
-use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
+use lathe_device::execute::{CpuExecutor, Execute, Kernels};
 use lathe_device::judge;
 use lathe_device::judge::diff::{Divergence, Source};
 use lathe_device::plan::recording::Part;
@@ -441,7 +441,7 @@ impl Checked {
 /// The script does not fit, some layers are one dispatch, or the device is lost.
 pub fn diff(
     graph: &DecodeGraph,
-    executor: &mut GpuExecutor,
+    executor: &mut dyn Kernels,
     script: &Script,
     on_part: &mut dyn FnMut(),
 ) -> Result<(usize, Option<Divergence>)> {

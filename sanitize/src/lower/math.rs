@@ -1,34 +1,93 @@
-//! Builtin functions.
+//! Operators and builtin functions.
 
 use std::rc::Rc;
 
-use naga::{Expression, Handle, MathFunction};
+use naga::{
+    BinaryOperator as B, Bytes, Expression, Handle, MathFunction, Scalar, ScalarKind, TypeInner,
+};
 
 use super::{Frame, Lower};
 use crate::Error;
-use crate::code::{Bin, Op, Reg, Tri, Un};
+use crate::code::{Op, Reg, What};
+use crate::machine::is_known;
 use crate::types::Kind;
 
 impl<'a> Lower<'a> {
-    pub(super) fn tri(&mut self, op: Tri, a: Reg, b: Reg, c: Reg) -> Result<Reg, Error> {
-        let to = self.take(1)?;
-        self.push(Op::Tri(op, to, a, b, c))?;
-        Ok(to)
+    /// An operation for each component; a scalar stands for as many as the others have.
+    pub(super) fn each(&mut self, what: What, kind: Kind, of: &[&[Reg]]) -> Vec<Reg> {
+        let count = of.iter().map(|columns| columns.len()).max().unwrap_or_default();
+        let of_component = |this: &mut Self, i: usize| {
+            let mut all = [of[0][i.min(of[0].len() - 1)]; 4];
+            for (to, columns) in all.iter_mut().zip(of) {
+                *to = columns[i.min(columns.len() - 1)];
+            }
+            this.scalar(what, kind, all)
+        };
+        (0..count).map(|i| of_component(self, i)).collect()
     }
 
-    fn dot(&mut self, kind: Kind, a: &[Reg], b: &[Reg]) -> Result<Reg, Error> {
-        let (mul, add) =
-            if kind.is_float() { (Bin::MulF, Bin::AddF) } else { (Bin::MulI, Bin::AddI) };
-        let mut sum = self.bin(mul, a[0], b[0])?;
-        for (a, b) in a.iter().zip(b).skip(1) {
-            let product = self.bin(mul, *a, *b)?;
-            sum = self.bin(add, sum, product)?;
+    fn scalar(&mut self, what: What, kind: Kind, of: [Reg; 4]) -> Reg {
+        let to = self.take(1);
+        self.push(Op::Do { what, kind, to, of });
+        to
+    }
+
+    fn binary(&mut self, op: B, kind: Kind, a: Reg, b: Reg) -> Reg {
+        self.scalar(What::Binary(op), kind, [a, b, a, a])
+    }
+
+    /// Sum of the products of pairs.
+    fn dot(&mut self, kind: Kind, pairs: &[(Reg, Reg)]) -> Reg {
+        let product = |this: &mut Self, (a, b)| this.binary(B::Multiply, kind, a, b);
+        let first = product(self, pairs[0]);
+        pairs[1..].iter().fold(first, |sum, pair| {
+            let product = product(self, *pair);
+            self.binary(B::Add, kind, sum, product)
+        })
+    }
+
+    /// An operator. Matrices have products of their own.
+    pub(super) fn operator(
+        &mut self,
+        frame: &mut Frame<'a>,
+        op: B,
+        left: Handle<Expression>,
+        right: Handle<Expression>,
+    ) -> Result<Rc<[Reg]>, Error> {
+        let kind = self.kind(frame, left)?;
+        let (a, b) = (self.columns(frame, left)?, self.columns(frame, right)?);
+        let inner = |of: Handle<Expression>| frame.info[of].ty.inner_with(&self.module.types);
+        let matrix = |inner: &TypeInner| match *inner {
+            TypeInner::Matrix { columns, rows, .. } => Some((columns as usize, rows as usize)),
+            _ => None,
+        };
+        let (l, r) = (matrix(inner(left)), matrix(inner(right)));
+        let is_product = |inner: &TypeInner| matches!(inner, TypeInner::CooperativeMatrix { .. });
+        if op == B::Multiply && is_product(inner(left)) && is_product(inner(right)) {
+            return Err(Error::Unsupported("a product without a sum".into()));
         }
-        Ok(sum)
+        if op != B::Multiply || l.or(r).is_none() || a.len().min(b.len()) == 1 {
+            return Ok(self.each(What::Binary(op), kind, &[&a, &b]).into());
+        }
+        // A vector is a matrix of one column, or of one row on the left.
+        let (inner, rows) = l.unwrap_or((a.len(), 1));
+        let mut all = Vec::new();
+        for c in 0..r.map_or(1, |(columns, _)| columns) {
+            for row in 0..rows {
+                let pair = |k| (a[k * rows + row], b[c * inner + k]);
+                let pairs: Vec<_> = (0..inner).map(pair).collect();
+                all.push(self.dot(wide(kind), &pairs));
+            }
+        }
+        Ok(self.rounded(kind, all))
     }
 
-    fn scaled(&mut self, v: &[Reg], by: Reg) -> Result<Vec<Reg>, Error> {
-        v.iter().map(|a| self.bin(Bin::MulF, *a, by)).collect()
+    /// Rounds f16 results that were computed in f32.
+    pub(super) fn rounded(&mut self, kind: Kind, columns: Vec<Reg>) -> Rc<[Reg]> {
+        match kind {
+            Kind::F16 => self.each(What::Convert(kind), Kind::F32, &[&columns]).into(),
+            _ => columns.into(),
+        }
     }
 
     pub(super) fn math(
@@ -43,227 +102,119 @@ impl<'a> Lower<'a> {
         for argument in arguments {
             args.push(self.columns(frame, *argument)?);
         }
-        if let Some(un) = unary(function, kind) {
-            let all: Vec<Reg> =
-                args[0].iter().map(|a| self.un(un, *a)).collect::<Result<_, _>>()?;
-            return self.rounded(if un == Un::ToHalf { Kind::F32 } else { kind }, all);
+        let what = What::Math(function);
+        if is_known(function) {
+            let of: Vec<&[Reg]> = args.iter().map(|a| &**a).collect();
+            return Ok(self.each(what, kind, &of).into());
         }
-        let width = args.iter().map(|a| a.len()).max().unwrap_or(1);
-        let at = |args: &[Rc<[Reg]>], n: usize, i: usize| args[n][i.min(args[n].len() - 1)];
-        let bin = match function {
-            F::Min => Some(pick(kind, Bin::MinF, Bin::MinI, Bin::MinU)),
-            F::Max => Some(pick(kind, Bin::MaxF, Bin::MaxI, Bin::MaxU)),
-            F::Atan2 => Some(Bin::Atan2),
-            F::Pow => Some(Bin::Pow),
-            F::Step => Some(Bin::Step),
-            F::Ldexp => Some(Bin::Ldexp),
-            F::Dot4I8Packed => Some(Bin::Dot4I8),
-            F::Dot4U8Packed => Some(Bin::Dot4U8),
-            _ => None,
-        };
-        if let Some(bin) = bin {
-            let each = (0..width).map(|i| self.bin(bin, at(&args, 0, i), at(&args, 1, i)));
-            let all = each.collect::<Result<Vec<_>, _>>()?;
-            return self.rounded(kind, all);
-        }
-        let tri = match function {
-            F::Clamp => Some(pick(kind, Tri::ClampF, Tri::ClampI, Tri::ClampU)),
-            F::Fma => Some(Tri::Fma),
-            F::Mix => Some(Tri::Mix),
-            F::SmoothStep => Some(Tri::SmoothStep),
-            F::ExtractBits => Some(pick(kind, Tri::ExtractU, Tri::ExtractI, Tri::ExtractU)),
-            _ => None,
-        };
-        if let Some(tri) = tri {
-            let each = (0..width)
-                .map(|i| self.tri(tri, at(&args, 0, i), at(&args, 1, i), at(&args, 2, i)));
-            let all = each.collect::<Result<Vec<_>, _>>()?;
-            return self.rounded(kind, all);
-        }
+        let first = &args[0];
+        let zip = |a: &[Reg], b: &[Reg]| a.iter().copied().zip(b.to_vec()).collect::<Vec<_>>();
+        // Sums of f16 are those of f32, rounded at the end.
+        let sums = wide(kind);
         let all = match function {
-            F::Radians | F::Degrees => {
-                let factor = if function == F::Radians {
-                    std::f32::consts::PI / 180.0
-                } else {
-                    180.0 / std::f32::consts::PI
-                };
-                let factor = self.float(factor)?;
-                self.scaled(&args[0], factor)?
-            }
-            F::Dot => vec![self.dot(kind, &args[0], &args[1])?],
+            F::Dot => vec![self.dot(sums, &zip(first, &args[1]))],
             F::Length | F::Distance | F::Normalize => {
-                let mut v = args[0].to_vec();
-                if function == F::Distance {
-                    for (i, a) in v.iter_mut().enumerate() {
-                        *a = self.bin(Bin::SubF, *a, args[1][i])?;
-                    }
-                }
-                let square = self.dot(kind, &v, &v)?;
-                let length = self.un(Un::Sqrt, square)?;
+                let v = match function {
+                    F::Distance => self.each(What::Binary(B::Subtract), sums, &[first, &args[1]]),
+                    _ => first.to_vec(),
+                };
+                let square = self.dot(sums, &zip(&v, &v));
+                let length = self.each(What::Math(F::Sqrt), sums, &[&[square]]);
                 match function {
-                    F::Normalize => v
-                        .iter()
-                        .map(|a| self.bin(Bin::DivF, *a, length))
-                        .collect::<Result<_, _>>()?,
-                    _ => vec![length],
+                    F::Normalize => self.each(What::Binary(B::Divide), sums, &[&v, &length]),
+                    _ => length,
                 }
             }
             F::Cross => {
-                let (a, b) = (&args[0], &args[1]);
-                let mut all = Vec::new();
+                let (a, b, mut all) = (first, &args[1], Vec::new());
                 for (i, j) in [(1, 2), (2, 0), (0, 1)] {
-                    let (p, q) =
-                        (self.bin(Bin::MulF, a[i], b[j])?, self.bin(Bin::MulF, a[j], b[i])?);
-                    all.push(self.bin(Bin::SubF, p, q)?);
+                    let p = self.binary(B::Multiply, sums, a[i], b[j]);
+                    let q = self.binary(B::Multiply, sums, a[j], b[i]);
+                    all.push(self.binary(B::Subtract, sums, p, q));
                 }
                 all
             }
             F::Reflect => {
-                let d = self.dot(kind, &args[1], &args[0])?;
-                let d = self.bin(Bin::AddF, d, d)?;
-                let along = self.scaled(&args[1], d)?;
-                let each = along.iter().enumerate();
-                each.map(|(i, b)| self.bin(Bin::SubF, args[0][i], *b)).collect::<Result<_, _>>()?
+                let d = self.dot(sums, &zip(&args[1], first));
+                let d = self.binary(B::Add, sums, d, d);
+                let along = self.each(What::Binary(B::Multiply), sums, &[&args[1], &[d]]);
+                self.each(What::Binary(B::Subtract), sums, &[first, &along])
             }
             F::Transpose => {
-                let naga::TypeInner::Matrix { columns, rows, .. } =
+                let TypeInner::Matrix { columns, rows, .. } =
                     *frame.info[arguments[0]].ty.inner_with(&self.module.types)
                 else {
                     return Err(Error::Unsupported("transpose of no matrix".into()));
                 };
                 let (columns, rows) = (columns as usize, rows as usize);
-                (0..rows * columns).map(|i| args[0][i % columns * rows + i / columns]).collect()
+                return Ok((0..rows * columns)
+                    .map(|i| first[i % columns * rows + i / columns])
+                    .collect());
             }
-            F::Modf => {
-                let whole: Vec<Reg> =
-                    args[0].iter().map(|a| self.un(Un::Trunc, *a)).collect::<Result<_, _>>()?;
-                let mut all = Vec::new();
-                for (a, whole) in args[0].iter().zip(&whole) {
-                    all.push(self.bin(Bin::SubF, *a, *whole)?);
-                }
-                all.extend(whole);
-                all
-            }
-            F::Frexp => {
-                let mut all = Vec::new();
-                for un in [Un::FrexpFraction, Un::FrexpExponent] {
-                    for a in &*args[0] {
-                        all.push(self.un(un, *a)?);
-                    }
-                }
+            F::Modf | F::Frexp => {
+                let second =
+                    if function == F::Modf { What::Math(F::Trunc) } else { What::Exponent };
+                let mut all = self.each(what, kind, &[first]);
+                // The exponent is an integer.
+                all.extend(self.each(second, sums, &[first]));
                 return Ok(all.into());
             }
-            F::InsertBits => {
-                // value, inserted, offset, count
-                let mut all = Vec::new();
-                for i in 0..args[0].len() {
-                    let (ones, offset, count) = (self.constant(u32::MAX)?, args[2][0], args[3][0]);
-                    let mask = self.tri(Tri::ExtractU, ones, offset, count)?;
-                    // A shift by 32 inserts nothing: the count is 0.
-                    let (zero, most) = (self.constant(0)?, self.constant(31)?);
-                    let by = self.bin(Bin::MinU, offset, most)?;
-                    let moved = self.bin(Bin::Shl, args[1][i], by)?;
-                    let mask = self.bin(Bin::Shl, mask, by)?;
-                    let empty = self.bin(Bin::EqI, count, zero)?;
-                    let mask = self.tri(Tri::Select, empty, zero, mask)?;
-                    let kept = self.un(Un::NotBits, mask)?;
-                    let kept = self.bin(Bin::And, args[0][i], kept)?;
-                    let moved = self.bin(Bin::And, moved, mask)?;
-                    all.push(self.bin(Bin::Or, kept, moved)?);
-                }
-                return Ok(all.into());
+            F::Pack4x8snorm
+            | F::Pack4x8unorm
+            | F::Pack4xI8
+            | F::Pack4xU8
+            | F::Pack4xI8Clamp
+            | F::Pack4xU8Clamp => {
+                vec![self.scalar(what, Kind::U32, [first[0], first[1], first[2], first[3]])]
             }
-            F::Pack4xI8 | F::Pack4xU8 => return self.packed(&args[0], Un::ByteU(0), 8),
-            F::Pack4xI8Clamp => return self.packed(&args[0], Un::ClampI8, 8),
-            F::Pack4xU8Clamp => return self.packed(&args[0], Un::ClampU8, 8),
-            F::Pack4x8snorm => return self.packed(&args[0], Un::PackSnorm8, 8),
-            F::Pack4x8unorm => return self.packed(&args[0], Un::PackUnorm8, 8),
-            F::Pack2x16snorm => return self.packed(&args[0], Un::PackSnorm16, 16),
-            F::Pack2x16unorm => return self.packed(&args[0], Un::PackUnorm16, 16),
-            F::Pack2x16float => return self.packed(&args[0], Un::HalfBits, 16),
-            F::Unpack4xI8 => return self.each(&args[0], &[0, 1, 2, 3].map(Un::ByteI), None),
-            F::Unpack4xU8 => return self.each(&args[0], &[0, 1, 2, 3].map(Un::ByteU), None),
-            F::Unpack2x16float => return self.each(&args[0], &[Un::LowHalf, Un::HighHalf], None),
-            F::Unpack4x8snorm => {
-                return self.each(&args[0], &[0, 1, 2, 3].map(Un::ByteI), Some(Un::UnpackSnorm8));
+            F::Pack2x16snorm | F::Pack2x16unorm | F::Pack2x16float => {
+                vec![self.scalar(what, Kind::U32, [first[0], first[1], first[0], first[0]])]
             }
-            F::Unpack4x8unorm => {
-                return self.each(&args[0], &[0, 1, 2, 3].map(Un::ByteU), Some(Un::UnpackUnorm8));
-            }
-            F::Unpack2x16snorm | F::Unpack2x16unorm => {
-                let un = match function {
-                    F::Unpack2x16snorm => Un::UnpackSnorm16,
-                    _ => Un::UnpackUnorm16,
-                };
-                let sixteen = self.constant(16)?;
-                let high = self.bin(Bin::ShrU, args[0][0], sixteen)?;
-                return Ok([self.un(un, args[0][0])?, self.un(un, high)?].into());
+            F::Unpack4x8snorm
+            | F::Unpack4x8unorm
+            | F::Unpack4xI8
+            | F::Unpack4xU8
+            | F::Unpack2x16snorm
+            | F::Unpack2x16unorm
+            | F::Unpack2x16float => {
+                let halves = matches!(
+                    function,
+                    F::Unpack2x16snorm | F::Unpack2x16unorm | F::Unpack2x16float
+                );
+                let each = 0..if halves { 2 } else { 4 };
+                let unpack = |n| self.scalar(What::Unpack(function, n), Kind::U32, [first[0]; 4]);
+                return Ok(each.map(unpack).collect());
             }
             other => return Err(Error::Unsupported(format!("the builtin {other:?}"))),
         };
-        self.rounded(kind, all)
+        Ok(self.rounded(kind, all))
     }
 
-    /// Packs components, each converted to its lowest bits, into a word.
-    fn packed(&mut self, of: &[Reg], un: Un, bits: u32) -> Result<Rc<[Reg]>, Error> {
-        let mut word = self.un(un, of[0])?;
-        for (i, a) in of.iter().enumerate().skip(1) {
-            let (part, by) = (self.un(un, *a)?, self.constant(bits * i as u32)?);
-            let part = self.bin(Bin::Shl, part, by)?;
-            word = self.bin(Bin::Or, word, part)?;
+    pub(super) fn cast(
+        &mut self,
+        frame: &mut Frame<'a>,
+        expr: Handle<Expression>,
+        to: ScalarKind,
+        convert: Option<Bytes>,
+    ) -> Result<Rc<[Reg]>, Error> {
+        let from = self.kind(frame, expr)?;
+        let of = self.columns(frame, expr)?;
+        match convert {
+            Some(width) => {
+                let kind = Kind::of(Scalar { kind: to, width })?;
+                Ok(self.each(What::Convert(kind), from, &[&of]).into())
+            }
+            None if matches!(from, Kind::Bool | Kind::F16) && to != ScalarKind::Float
+                || from == Kind::Bool =>
+            {
+                Err(Error::Unsupported(format!("a bitcast of {from:?} to {to:?}")))
+            }
+            None => Ok(of),
         }
-        Ok([word].into())
-    }
-
-    /// Components of a word.
-    fn each(&mut self, of: &[Reg], uns: &[Un], then: Option<Un>) -> Result<Rc<[Reg]>, Error> {
-        let mut all = Vec::new();
-        for un in uns {
-            let part = self.un(*un, of[0])?;
-            all.push(match then {
-                Some(then) => self.un(then, part)?,
-                None => part,
-            });
-        }
-        Ok(all.into())
     }
 }
 
-/// Functions of one argument that are one instruction.
-#[rustfmt::skip]
-const UNARY: &[(MathFunction, Un)] = {
-    use MathFunction as F;
-    &[
-        (F::Saturate, Un::Saturate), (F::Cos, Un::Cos), (F::Cosh, Un::Cosh), (F::Sin, Un::Sin),
-        (F::Sinh, Un::Sinh), (F::Tan, Un::Tan), (F::Tanh, Un::Tanh), (F::Acos, Un::Acos),
-        (F::Asin, Un::Asin), (F::Atan, Un::Atan), (F::Asinh, Un::Asinh), (F::Acosh, Un::Acosh),
-        (F::Atanh, Un::Atanh), (F::Ceil, Un::Ceil), (F::Floor, Un::Floor), (F::Round, Un::Round),
-        (F::Fract, Un::Fract), (F::Trunc, Un::Trunc), (F::Exp, Un::Exp), (F::Exp2, Un::Exp2),
-        (F::Log, Un::Log), (F::Log2, Un::Log2), (F::Sqrt, Un::Sqrt),
-        (F::InverseSqrt, Un::InverseSqrt), (F::QuantizeToF16, Un::ToHalf),
-        (F::CountTrailingZeros, Un::CountTrailing), (F::CountLeadingZeros, Un::CountLeading),
-        (F::CountOneBits, Un::CountOnes), (F::ReverseBits, Un::Reverse),
-        (F::FirstTrailingBit, Un::FirstTrailing),
-    ]
-};
-
-/// A function of one argument.
-fn unary(function: MathFunction, kind: Kind) -> Option<Un> {
-    match function {
-        MathFunction::Abs => Some(pick(kind, Un::AbsF, Un::AbsI, Un::Copy)),
-        MathFunction::Sign => Some(pick(kind, Un::SignF, Un::SignI, Un::SignI)),
-        MathFunction::FirstLeadingBit => {
-            Some(pick(kind, Un::FirstLeadingU, Un::FirstLeadingI, Un::FirstLeadingU))
-        }
-        other => UNARY.iter().find(|(known, _)| *known == other).map(|(_, un)| *un),
-    }
-}
-
-/// One of three for floats, signed and other integers.
-pub(super) fn pick<T>(kind: Kind, float: T, signed: T, unsigned: T) -> T {
-    match kind {
-        Kind::F32 | Kind::F16 => float,
-        Kind::I32 => signed,
-        Kind::U32 | Kind::Bool => unsigned,
-    }
+/// The type that sums of a type are computed in.
+fn wide(kind: Kind) -> Kind {
+    if kind == Kind::F16 { Kind::F32 } else { kind }
 }

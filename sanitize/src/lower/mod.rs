@@ -14,11 +14,11 @@ use naga::valid::{FunctionInfo, GlobalUse, ModuleInfo};
 use naga::{AddressSpace, BuiltIn, Expression, Handle, Module, Span, StorageAccess};
 
 use crate::Error;
-use crate::code::{Access, Bin, FRAME, Memory, Op, Reg, Un};
+use crate::code::{Access, FRAME, Memory, Op, Reg, What};
 use crate::types::{Kind, Length, Ty, Types, Unit};
 
 /// An entry point that can be run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Program {
     pub(crate) code: Vec<Op>,
     /// Byte of the source that each instruction comes from, and its function's call.
@@ -133,6 +133,8 @@ struct Lower<'a> {
     span: Span,
     /// Number of the call whose function is lowered.
     call: u32,
+    /// What there is too much of: instructions and registers are then dropped.
+    excess: Option<String>,
 }
 
 /// Instructions of a program: an inlined kernel has a few thousand.
@@ -155,29 +157,14 @@ impl Program {
             module,
             info,
             types: Types(module),
-            program: Self {
-                code: Vec::new(),
-                places: Vec::new(),
-                calls: vec![(0, 0)],
-                accesses: Vec::new(),
-                variables: Vec::new(),
-                constants: Vec::new(),
-                registers: 0,
-                buffers: Vec::new(),
-                cells: 0,
-                size: point.workgroup_size,
-                inputs: Vec::new(),
-                undefined: Vec::new(),
-                is_synchronised: false,
-                has_atomics: false,
-                has_subgroups: false,
-            },
+            program: Self { size: point.workgroup_size, calls: vec![(0, 0)], ..Self::default() },
             constants: HashMap::new(),
             globals: HashMap::new(),
             top: FRAME,
             depth: 0,
             span: Span::UNDEFINED,
             call: 0,
+            excess: None,
         };
         lower.globals(info.get_entry_point(at))?;
         let mut arguments = Vec::new();
@@ -186,7 +173,8 @@ impl Program {
         }
         let function_info = info.get_entry_point(at);
         lower.function(&point.function, function_info, arguments, FRAME)?;
-        lower.push(Op::End)?;
+        lower.push(Op::End);
+        lower.bounded()?;
         Ok(lower.program)
     }
 
@@ -207,26 +195,33 @@ impl Program {
 }
 
 impl<'a> Lower<'a> {
-    fn push(&mut self, op: Op) -> Result<u32, Error> {
-        let at = self.program.code.len();
-        if at >= MOST_CODE {
-            return Err(Error::Unsupported(format!("more than {MOST_CODE} instructions")));
-        }
+    /// Appends an instruction and returns its place.
+    fn push(&mut self, op: Op) -> u32 {
+        let (at, place) = (self.here(), (self.at(), self.call));
+        let program = &mut self.program;
         match op {
-            Op::Atomic { .. } => self.program.has_atomics = true,
-            Op::Fold { .. } | Op::Ballot { .. } | Op::Move { .. } => {
-                self.program.has_subgroups = true;
+            _ if at as usize >= MOST_CODE => {
+                self.excess.get_or_insert(format!("more than {MOST_CODE} instructions"));
+                return 0;
             }
-            Op::MatrixLoad(..) | Op::MatrixStore(..) | Op::MatrixMulAdd(_) => {
-                self.program.has_subgroups = true;
-            }
-            Op::Barrier { subgroup: true, .. } => self.program.has_subgroups = true,
+            Op::Atomic { .. } => program.has_atomics = true,
+            Op::Fold { .. }
+            | Op::Ballot { .. }
+            | Op::Move { .. }
+            | Op::MatrixLoad(..)
+            | Op::MatrixStore(..)
+            | Op::MatrixMulAdd(_)
+            | Op::Barrier { subgroup: true, .. } => program.has_subgroups = true,
             _ => {}
         }
-        self.program.code.push(op);
-        let from = self.span.to_range().map_or(0, |range| range.start as u32);
-        self.program.places.push((from, self.call));
-        Ok(at as u32)
+        program.code.push(op);
+        program.places.push(place);
+        at
+    }
+
+    /// Byte of the source that is lowered.
+    fn at(&self) -> u32 {
+        self.span.to_range().map_or(0, |range| range.start as u32)
     }
 
     /// Place of the next instruction.
@@ -235,44 +230,39 @@ impl<'a> Lower<'a> {
     }
 
     /// Registers that are free until the block ends.
-    fn take(&mut self, count: u32) -> Result<Reg, Error> {
+    fn take(&mut self, count: u32) -> Reg {
         let first = self.top;
         let used = (first - FRAME).saturating_add(count);
         if used > MOST_REGISTERS {
-            return Err(Error::Unsupported(format!("more than {MOST_REGISTERS} scalars at once")));
+            self.excess.get_or_insert(format!("more than {MOST_REGISTERS} scalars at once"));
+            return FRAME;
         }
         self.top += count;
         self.program.registers = self.program.registers.max(used);
-        Ok(first)
+        first
     }
 
     /// The register of a constant.
-    fn constant(&mut self, bits: u32) -> Result<Reg, Error> {
+    fn constant(&mut self, bits: u32) -> Reg {
         let next = self.constants.len() as Reg;
         if next >= FRAME {
-            return Err(Error::Unsupported(format!("more than {FRAME} different constants")));
+            self.excess.get_or_insert(format!("more than {FRAME} different constants"));
+            return 0;
         }
         let constants = &mut self.program.constants;
-        Ok(*self.constants.entry(bits).or_insert_with(|| {
+        *self.constants.entry(bits).or_insert_with(|| {
             constants.push(bits);
             next
-        }))
+        })
     }
 
-    fn float(&mut self, value: f32) -> Result<Reg, Error> {
-        self.constant(value.to_bits())
+    fn copy(&mut self, to: Reg, from: Reg) {
+        self.push(Op::Do { what: What::Copy, kind: Kind::U32, to, of: [from; 4] });
     }
 
-    fn un(&mut self, op: Un, a: Reg) -> Result<Reg, Error> {
-        let to = self.take(1)?;
-        self.push(Op::Un(op, to, a))?;
-        Ok(to)
-    }
-
-    fn bin(&mut self, op: Bin, a: Reg, b: Reg) -> Result<Reg, Error> {
-        let to = self.take(1)?;
-        self.push(Op::Bin(op, to, a, b))?;
-        Ok(to)
+    /// Refuses a program that is too large.
+    fn bounded(&self) -> Result<(), Error> {
+        self.excess.clone().map_or(Ok(()), |what| Err(Error::Unsupported(what)))
     }
 
     /// A place of a variable as a whole.
@@ -312,7 +302,7 @@ impl<'a> Lower<'a> {
                 }
                 AddressSpace::Private => {
                     let count = self.types.components(&ty)?;
-                    let at = self.take(count)?;
+                    let at = self.take(count);
                     let init = match variable.init {
                         Some(init) => self.global_expression(init)?,
                         None => {
@@ -321,7 +311,7 @@ impl<'a> Lower<'a> {
                         }
                     };
                     for (i, from) in init.iter().enumerate() {
-                        self.push(Op::Un(Un::Copy, at + i as u32, *from))?;
+                        self.copy(at + i as u32, *from);
                     }
                     (if init.is_empty() { Memory::Private } else { Memory::Columns }, at)
                 }
@@ -340,7 +330,10 @@ impl<'a> Lower<'a> {
                         binding: at.binding,
                         writable,
                         coherent: variable.memory_decorations.contains(coherent),
-                        halves: self.types.has_halves(&ty),
+                        halves: {
+                            let leaves = self.types.leaves(&ty, Unit::Byte)?;
+                            leaves.iter().any(|leaf| leaf.kind == Kind::F16)
+                        },
                         least_bytes: self.module.types[variable.ty]
                             .inner
                             .size(self.module.to_ctx()),
@@ -363,7 +356,7 @@ impl<'a> Lower<'a> {
                 return Err(Error::Unsupported("an input that is no builtin".into()));
             };
             let count = this.types.components(&Ty::Handle(ty))?;
-            let first = this.take(count)?;
+            let first = this.take(count);
             this.program.inputs.push((*builtin, first));
             columns.extend(first..first + count);
             Ok(())
@@ -386,7 +379,7 @@ impl<'a> Lower<'a> {
             Expression::Literal(literal) => vec![self.literal(literal)?],
             Expression::Constant(c) => self.global_expression(self.module.constants[c].init)?,
             Expression::ZeroValue(ty) => {
-                let zero = self.constant(0)?;
+                let zero = self.constant(0);
                 vec![zero; self.types.components(&Ty::Handle(ty))? as usize]
             }
             Expression::Compose { ref components, .. } => {
@@ -412,7 +405,7 @@ impl<'a> Lower<'a> {
             naga::Literal::Bool(v) => u32::from(v),
             other => return Err(Error::Unsupported(format!("the literal {other:?}"))),
         };
-        self.constant(bits)
+        Ok(self.constant(bits))
     }
 
     /// Lowers a function with its arguments; what it returns goes to `result`.
@@ -423,6 +416,7 @@ impl<'a> Lower<'a> {
         arguments: Vec<Value>,
         result: Reg,
     ) -> Result<(), Error> {
+        self.bounded()?;
         let before = self.top;
         let mut frame = Frame {
             function,
@@ -438,7 +432,7 @@ impl<'a> Lower<'a> {
         for (_, variable) in function.local_variables.iter() {
             let ty = Ty::Handle(variable.ty);
             let count = self.types.components(&ty)?;
-            let at = self.take(count)?;
+            let at = self.take(count);
             let name = variable.name.as_deref().unwrap_or("a temporary");
             frame.locals.push(self.variable(name, Memory::Columns, ty, at)?);
         }
@@ -447,17 +441,17 @@ impl<'a> Lower<'a> {
             let count = self.types.components(&frame.locals[i].ty)?;
             let init = match variable.init {
                 Some(init) => self.columns(&mut frame, init)?,
-                None => vec![self.constant(0)?; count as usize].into(),
+                None => vec![self.constant(0); count as usize].into(),
             };
             for (i, from) in init.iter().enumerate() {
-                self.push(Op::Un(Un::Copy, at + i as u32, *from))?;
+                self.copy(at + i as u32, *from);
             }
         }
-        self.push(Op::Call)?;
+        self.push(Op::Call);
         self.depth += 1;
         self.block(&mut frame, &function.body)?;
         self.depth -= 1;
-        self.push(Op::EndCall { skip: 0 })?;
+        self.push(Op::EndCall { skip: 0 });
         self.top = before;
         Ok(())
     }

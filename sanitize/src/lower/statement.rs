@@ -1,15 +1,12 @@
 //! Statements and control flow.
 
 use naga::{
-    AtomicFunction, Barrier, Block, CollectiveOperation, Expression, GatherMode, Handle, Statement,
-    SubgroupOperation, SwitchValue,
+    AtomicFunction, Barrier, Block, Expression, GatherMode, Handle, Statement, SwitchValue,
 };
 
-use super::math::pick;
 use super::{Frame, Lower, Place, Value};
 use crate::Error;
-use crate::code::{Access, Fold, From, Memory, Op, Reg, Rmw, Span as Lanes};
-use crate::types::Kind;
+use crate::code::{Access, Atomic, Memory, Op, Reg};
 
 impl<'a> Lower<'a> {
     /// Lowers a block. Where no lane is left within it, the machine goes on at its end.
@@ -54,57 +51,57 @@ impl<'a> Lower<'a> {
             Statement::Block(ref block) => self.block(frame, block)?,
             Statement::If { condition, ref accept, ref reject } => {
                 let condition = self.columns(frame, condition)?[0];
-                let start = self.push(Op::If { condition, otherwise: 0 })?;
+                let start = self.push(Op::If { condition, otherwise: 0 });
                 self.depth += 1;
                 self.block(frame, accept)?;
-                let middle = self.push(Op::Else { end: 0 })?;
+                let middle = self.push(Op::Else { end: 0 });
                 self.block(frame, reject)?;
                 self.depth -= 1;
-                let end = self.push(Op::EndIf { skip: 0 })?;
+                let end = self.push(Op::EndIf { skip: 0 });
                 self.program.code[start as usize] = Op::If { condition, otherwise: middle };
                 self.program.code[middle as usize] = Op::Else { end };
             }
             Statement::Switch { selector, ref cases } => self.switch(frame, selector, cases)?,
             Statement::Loop { ref body, ref continuing, break_if } => {
                 let before = self.top;
-                self.push(Op::Loop)?;
+                self.push(Op::Loop);
                 let (start, number) = (self.here(), self.depth);
                 self.depth += 1;
                 frame.breaks.push(number);
                 frame.loops.push(number);
                 self.open_block(frame, body)?;
-                let middle = self.push(Op::Continuing { exit: 0 })?;
+                let middle = self.push(Op::Continuing { exit: 0 });
                 self.open_block(frame, continuing)?;
                 if let Some(condition) = break_if {
                     let condition = self.columns(frame, condition)?[0];
-                    self.push(Op::BreakIf { condition })?;
+                    self.push(Op::BreakIf { condition });
                 }
-                self.push(Op::Again { start })?;
+                self.push(Op::Again { start });
                 frame.breaks.pop();
                 frame.loops.pop();
                 self.depth -= 1;
-                let exit = self.push(Op::EndLoop { skip: 0 })?;
+                let exit = self.push(Op::EndLoop { skip: 0 });
                 self.program.code[middle as usize] = Op::Continuing { exit };
                 self.top = before;
             }
             Statement::Break => {
                 let depth = frame.breaks.last().copied().unwrap_or_default();
-                self.push(Op::Break { depth })?;
+                self.push(Op::Break { depth });
             }
             Statement::Continue => {
                 let depth = frame.loops.last().copied().unwrap_or_default();
-                self.push(Op::Continue { depth })?;
+                self.push(Op::Continue { depth });
             }
             Statement::Return { value } => {
                 if let Some(value) = value {
                     let columns = self.columns(frame, value)?;
                     for (i, from) in columns.iter().enumerate() {
-                        self.push(Op::Set(frame.result + i as Reg, *from))?;
+                        self.push(Op::Set(frame.result + i as Reg, *from));
                     }
                 }
-                self.push(Op::Return { depth: frame.call })?;
+                self.push(Op::Return { depth: frame.call });
             }
-            Statement::ControlBarrier(kind) => self.barrier(kind)?,
+            Statement::ControlBarrier(kind) => self.barrier(kind),
             // It orders nothing between invocations without a control barrier.
             Statement::MemoryBarrier(_) => {}
             Statement::Store { pointer, value } => self.store(frame, pointer, value)?,
@@ -113,12 +110,12 @@ impl<'a> Lower<'a> {
             }
             Statement::WorkGroupUniformLoad { pointer, result } => {
                 let place = self.place(frame, pointer)?;
-                self.barrier(Barrier::WORK_GROUP)?;
+                self.barrier(Barrier::WORK_GROUP);
                 let access = self.access(&place)?;
-                self.push(Op::Uniform { access })?;
+                self.push(Op::Uniform { access });
                 let value = self.load(&place)?;
                 frame.values[result.index()] = Some(value);
-                self.barrier(Barrier::WORK_GROUP)?;
+                self.barrier(Barrier::WORK_GROUP);
             }
             Statement::Call { function, ref arguments, result } => {
                 let mut values = Vec::with_capacity(arguments.len());
@@ -130,9 +127,9 @@ impl<'a> Lower<'a> {
                     Some(result) => self.types.components(&crate::types::Ty::Handle(result.ty))?,
                     None => 0,
                 };
-                let first = self.take(count)?;
+                let first = self.take(count);
                 let (span, call, info) = (self.span, self.call, self.info);
-                let at = span.to_range().map_or(0, |range| range.start as u32);
+                let at = self.at();
                 self.call = self.program.calls.len() as u32;
                 self.program.calls.push((at, call));
                 self.function(callee, &info[function], values, first)?;
@@ -147,8 +144,8 @@ impl<'a> Lower<'a> {
                     Some(predicate) => Some(self.columns(frame, predicate)?[0]),
                     None => None,
                 };
-                let to = self.take(4)?;
-                self.push(Op::Ballot { to, from })?;
+                let to = self.take(4);
+                self.push(Op::Ballot { to, from });
                 frame.values[result.index()] = Some(Value::Columns((to..to + 4).collect()));
             }
             Statement::SubgroupGather { mode, argument, result } => {
@@ -156,15 +153,10 @@ impl<'a> Lower<'a> {
             }
             Statement::SubgroupCollectiveOperation { op, collective_op, argument, result } => {
                 let kind = self.kind(frame, argument)?;
-                let what = fold(op, kind);
-                let span = match collective_op {
-                    CollectiveOperation::Reduce => Lanes::All,
-                    CollectiveOperation::InclusiveScan => Lanes::Inclusive,
-                    CollectiveOperation::ExclusiveScan => Lanes::Exclusive,
-                };
-                let each = |to, from| Op::Fold { what, span, to, from };
+                let (what, span) = (op, collective_op);
+                let each = |to, from| Op::Fold { what, span, kind, to, from };
                 let all = self.each_component(frame, argument, each)?;
-                let all = self.rounded(kind, all)?;
+                let all = self.rounded(kind, all);
                 frame.values[result.index()] = Some(Value::Columns(all));
             }
             Statement::CooperativeStore { target, ref data } => {
@@ -175,13 +167,12 @@ impl<'a> Lower<'a> {
         Ok(())
     }
 
-    fn barrier(&mut self, kind: Barrier) -> Result<(), Error> {
+    fn barrier(&mut self, kind: Barrier) {
         self.push(Op::Barrier {
             workgroup: kind.contains(Barrier::WORK_GROUP),
             storage: kind.contains(Barrier::STORAGE),
             subgroup: kind == Barrier::SUB_GROUP,
-        })?;
-        Ok(())
+        });
     }
 
     fn switch(
@@ -197,7 +188,7 @@ impl<'a> Lower<'a> {
             SwitchValue::Default => None,
         };
         let all: Vec<u32> = cases.iter().filter_map(|case| number(&case.value)).collect();
-        self.push(Op::Switch)?;
+        self.push(Op::Switch);
         frame.breaks.push(self.depth);
         self.depth += 1;
         for case in cases {
@@ -206,15 +197,14 @@ impl<'a> Lower<'a> {
                 None => (true, all.clone()),
             };
             let values: Box<[u32]> = values.into();
-            let at =
-                self.push(Op::Case { selector, values: values.clone(), is_default, next: 0 })?;
+            let at = self.push(Op::Case { selector, values: values.clone(), is_default, next: 0 });
             self.block(frame, &case.body)?;
-            let next = self.push(Op::EndCase { falls: case.fall_through })?;
+            let next = self.push(Op::EndCase { falls: case.fall_through });
             self.program.code[at as usize] = Op::Case { selector, values, is_default, next };
         }
         self.depth -= 1;
         frame.breaks.pop();
-        self.push(Op::EndSwitch { skip: 0 })?;
+        self.push(Op::EndSwitch { skip: 0 });
         Ok(())
     }
 
@@ -237,18 +227,18 @@ impl<'a> Lower<'a> {
         let from = self.columns(frame, value)?;
         if place.memory == Memory::Columns && place.offset.is_none() {
             for (i, from) in from.iter().enumerate() {
-                self.push(Op::Set(place.at + i as Reg, *from))?;
+                self.push(Op::Set(place.at + i as Reg, *from));
             }
             return Ok(());
         }
         let access = self.access(&place)?;
         let leaf = self.program.accesses[access as usize].leaves[0];
         if leaf.is_atomic {
-            let (value, to, kind) = (from[0], self.take(1)?, leaf.kind);
+            let (value, to, kind) = (from[0], self.take(1), leaf.kind);
             self.synchronises(&place);
-            self.push(Op::Atomic { access, what: Rmw::Store, kind, value, to })?;
+            self.push(Op::Atomic { access, what: Atomic::Store, kind, value, to });
         } else {
-            self.push(Op::Store { access, from: from.to_vec().into() })?;
+            self.push(Op::Store { access, from: from.to_vec().into() });
         }
         Ok(())
     }
@@ -273,29 +263,20 @@ impl<'a> Lower<'a> {
         let access = self.access(&place)?;
         let kind = self.program.accesses[access as usize].leaves[0].kind;
         let value = self.columns(frame, value)?[0];
-        let to = self.take(2)?;
-        let by_kind = |signed: Rmw, unsigned: Rmw| match kind {
-            Kind::I32 => Ok(signed),
-            Kind::U32 => Ok(unsigned),
-            _ => Err(Error::Unsupported(format!("{function:?} of {kind:?}"))),
+        let expected = match function {
+            AtomicFunction::Exchange { compare: Some(compare) } => Some(compare),
+            _ => None,
         };
-        let what = match function {
-            AtomicFunction::Add if kind.is_float() => Rmw::AddF,
-            AtomicFunction::Add => Rmw::Add,
-            AtomicFunction::Subtract => by_kind(Rmw::Sub, Rmw::Sub)?,
-            AtomicFunction::And => Rmw::And,
-            AtomicFunction::ExclusiveOr => Rmw::Xor,
-            AtomicFunction::InclusiveOr => Rmw::Or,
-            AtomicFunction::Min => by_kind(Rmw::MinI, Rmw::MinU)?,
-            AtomicFunction::Max => by_kind(Rmw::MaxI, Rmw::MaxU)?,
-            AtomicFunction::Exchange { compare: None } => Rmw::Exchange,
-            AtomicFunction::Exchange { compare: Some(compare) } => {
-                Rmw::Compare(self.columns(frame, compare)?[0], to + 1)
-            }
+        let to = self.take(2);
+        let expected = match expected {
+            Some(compare) => self.columns(frame, compare)?[0],
+            None => value,
         };
-        self.push(Op::Atomic { access, what, kind, value, to })?;
+        let what = Atomic::Change(function, expected);
+        self.push(Op::Atomic { access, what, kind, value, to });
         if let Some(result) = result {
-            let count = if matches!(what, Rmw::Compare(..)) { 2 } else { 1 };
+            let count =
+                if let AtomicFunction::Exchange { compare: Some(_) } = function { 2 } else { 1 };
             frame.values[result.index()] = Some(Value::Columns((to..to + count).collect()));
         }
         Ok(())
@@ -308,17 +289,21 @@ impl<'a> Lower<'a> {
         argument: Handle<Expression>,
         result: Handle<Expression>,
     ) -> Result<(), Error> {
-        let mut lane = |this: &mut Self, at| Ok::<_, Error>(this.columns(frame, at)?[0]);
-        let mode = match mode {
-            GatherMode::BroadcastFirst => From::First,
-            GatherMode::Broadcast(at) | GatherMode::Shuffle(at) => From::Lane(lane(self, at)?),
-            GatherMode::ShuffleDown(at) => From::Down(lane(self, at)?),
-            GatherMode::ShuffleUp(at) => From::Up(lane(self, at)?),
-            GatherMode::ShuffleXor(at) => From::Xor(lane(self, at)?),
-            GatherMode::QuadBroadcast(at) => From::Quad(lane(self, at)?),
-            GatherMode::QuadSwap(direction) => From::Swap(direction as u32 + 1),
+        let by = match mode {
+            GatherMode::BroadcastFirst | GatherMode::QuadSwap(_) => None,
+            GatherMode::Broadcast(at)
+            | GatherMode::Shuffle(at)
+            | GatherMode::ShuffleDown(at)
+            | GatherMode::ShuffleUp(at)
+            | GatherMode::ShuffleXor(at)
+            | GatherMode::QuadBroadcast(at) => Some(at),
         };
-        let all = self.each_component(frame, argument, |to, from| Op::Move { mode, to, from })?;
+        let by = match by {
+            Some(at) => self.columns(frame, at)?[0],
+            None => self.constant(0),
+        };
+        let all =
+            self.each_component(frame, argument, |to, from| Op::Move { mode, by, to, from })?;
         frame.values[result.index()] = Some(Value::Columns(all.into()));
         Ok(())
     }
@@ -330,9 +315,9 @@ impl<'a> Lower<'a> {
         op: impl Fn(Reg, Reg) -> Op,
     ) -> Result<Vec<Reg>, Error> {
         let from = self.columns(frame, argument)?;
-        let first = self.take(from.len() as u32)?;
+        let first = self.take(from.len() as u32);
         for (to, from) in (first..).zip(from.iter()) {
-            self.push(op(to, *from))?;
+            self.push(op(to, *from));
         }
         Ok((first..first + from.len() as u32).collect())
     }
@@ -346,19 +331,5 @@ fn skip(op: &mut Op) -> Option<&mut u32> {
         | Op::EndCall { skip }
         | Op::EndLoop { skip } => Some(skip),
         _ => None,
-    }
-}
-
-fn fold(op: SubgroupOperation, kind: Kind) -> Fold {
-    match op {
-        SubgroupOperation::All => Fold::All,
-        SubgroupOperation::Any => Fold::Any,
-        SubgroupOperation::Add => pick(kind, Fold::AddF, Fold::AddI, Fold::AddI),
-        SubgroupOperation::Mul => pick(kind, Fold::MulF, Fold::MulI, Fold::MulI),
-        SubgroupOperation::Min => pick(kind, Fold::MinF, Fold::MinI, Fold::MinU),
-        SubgroupOperation::Max => pick(kind, Fold::MaxF, Fold::MaxI, Fold::MaxU),
-        SubgroupOperation::And => Fold::And,
-        SubgroupOperation::Or => Fold::Or,
-        SubgroupOperation::Xor => Fold::Xor,
     }
 }

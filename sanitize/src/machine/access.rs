@@ -1,13 +1,15 @@
 //! Accesses to memory.
 
 use half::f16;
+use naga::AtomicFunction;
 
+use super::columns::changed;
 use super::control::join;
-use super::memory::locations;
+use super::memory::Region;
 use super::shadow::{Now, Touch};
-use super::taint::UNWRITTEN;
+use super::taint::{MOST, UNWRITTEN};
 use super::{Group, Machine};
-use crate::code::{Access, FRAME, Memory, OUTSIDE, Op, Reg, Rmw};
+use crate::code::{Access, Atomic, FRAME, Memory, OUTSIDE, Op, Reg};
 use crate::finding::{Fault, Finding, Key, Other};
 use crate::types::{Kind, Leaf, Length};
 
@@ -108,16 +110,18 @@ impl Machine<'_> {
     /// Place of a scalar for an invocation; none, and a finding, if it does not exist.
     fn place(&mut self, group: &Group, access: &Access, leaf: &Leaf, lane: usize) -> Option<u32> {
         let offset = access.offset.map_or(0, |offset| self.column(group, offset)[lane]);
-        let size = if leaf.kind == Kind::F16 { 2 } else { 4 };
-        let end = match access.memory {
-            Memory::Buffer(buffer) => self.buffers[buffer as usize].buffer.bytes,
-            Memory::Workgroup => 4 * self.program.cells,
-            Memory::Columns | Memory::Private => u32::MAX,
+        let size = if is_half(access, leaf) { 2 } else { 4 };
+        let (unit, end, first) = match access.memory {
+            Memory::Buffer(buffer) => {
+                let end = self.buffers[buffer as usize].buffer.bytes;
+                (1, end, self.targets[buffer as usize].1)
+            }
+            Memory::Workgroup => (4, 4 * self.program.cells, 0),
+            Memory::Columns | Memory::Private => (1, u32::MAX, 0),
         };
-        let unit = if access.memory == Memory::Workgroup { 4 } else { 1 };
-        let at = u64::from(offset) + u64::from(access.at) + u64::from(leaf.at);
-        if offset != OUTSIDE && at * unit + size <= u64::from(end) {
-            return Some(at as u32);
+        let at = unit * (u64::from(offset) + u64::from(access.at) + u64::from(leaf.at));
+        if offset != OUTSIDE && at + size <= u64::from(end) {
+            return Some(first + at as u32);
         }
         let index = access.index.map(|(index, _)| self.column(group, index)[lane]);
         let what = match (offset == OUTSIDE, access.index, index) {
@@ -164,9 +168,16 @@ impl Machine<'_> {
         }
         let (at, calls, other) = (self.at(pc), self.calls(pc), other.map(|(_, other)| other));
         let key = (fault, at, other.map_or(0, |other| 2 * other.at + u32::from(other.is_write)));
+        let (unit, first) = match access.memory {
+            Memory::Buffer(buffer) => (1, self.targets[buffer as usize].1),
+            Memory::Workgroup => (4, 0),
+            Memory::Columns | Memory::Private => (1, 0),
+        };
         let finding = move |what| {
             let index = match place {
-                Ok(place) if variable.stride > 0 => Some((place - variable.at) / variable.stride),
+                Ok(place) if variable.stride > 0 => {
+                    Some(((place - first) / unit - variable.at) / variable.stride)
+                }
                 Ok(_) => None,
                 Err(index) => index,
             };
@@ -230,8 +241,8 @@ impl Machine<'_> {
         let (key, finding) = self.race(group, access, place, lane, past, true);
         if past.1 {
             self.findings.add(key, finding);
-        } else if !self.is_repeated {
-            self.overtaken.insert((access.memory, place, past.0), (key, finding()));
+        } else if !self.is_repeated && self.overtaken.len() < MOST {
+            self.overtaken.insert((self.target(access), place, past.0), (key, finding()));
         }
     }
 
@@ -252,7 +263,7 @@ impl Machine<'_> {
             return self.unwritten(group, access, place, lane);
         }
         if self.is_repeated
-            && let Some((key, finding)) = self.overtaken.get(&(access.memory, place, touch))
+            && let Some((key, finding)) = self.overtaken.get(&(self.target(access), place, touch))
         {
             return self.suspects.add(*key, || finding.clone());
         }
@@ -268,6 +279,7 @@ impl Machine<'_> {
         lane: usize,
     ) -> (u32, u32) {
         let Some(at) = self.place(group, access, leaf, lane) else { return (NOTHING, 0) };
+        let width = self.options.width;
         match access.memory {
             Memory::Columns | Memory::Private => {
                 let number = match group.taint(at).map_or(0, |taint| taint[lane]) {
@@ -276,36 +288,25 @@ impl Machine<'_> {
                 };
                 (group.columns[(at - FRAME) as usize][lane], number)
             }
-            Memory::Workgroup => {
-                let touch = self.now(group, lane, false, false).touch;
-                let mut past = None;
-                if !leaf.is_atomic {
-                    let now = Now { touch, width: self.options.width, clock: &[] };
-                    past = group.shadow.read(at, &now);
-                }
-                let known = (group.written[at as usize], past, touch);
-                let number = match self.origin(group, access, at, lane, known) {
-                    0 if group.has_taints => group.cell_taints.get(&at).copied().unwrap_or(0),
-                    number => number,
-                };
-                (group.cells[at as usize], number)
-            }
-            Memory::Buffer(buffer) => {
-                let is_half = leaf.kind == Kind::F16;
-                let coherent = self.buffers[buffer as usize].of.coherent;
-                let now = self.now(group, lane, true, coherent);
-                let bound = &mut self.buffers[buffer as usize];
-                let (touch, is_written) = (now.touch, bound.buffer.is_written(at, is_half));
-                let mut past = None;
-                if let Some(shadow) = bound.shadow.as_mut().filter(|_| !leaf.is_atomic) {
-                    for location in locations(bound.of.halves, at, is_half) {
+            Memory::Workgroup | Memory::Buffer(_) => {
+                let touch = self.touch(group, access, lane);
+                let half = is_half(access, leaf);
+                let (region, clock) = self.region(group, access);
+                let (now, mut past) = (Now { touch, width, clock }, None);
+                let (locations, is_written) =
+                    (region.locations(at, half), region.buffer.is_written(at, half));
+                if let Some(shadow) = region.shadow.as_mut().filter(|_| !leaf.is_atomic) {
+                    for location in locations {
                         past = past.or(shadow.read(location, &now));
                     }
                 }
-                let bits = bound.buffer.get(at, is_half);
-                let number = self.origin(group, access, at, lane, (is_written, past, touch));
-                let half = || f16::from_bits(bits as u16).to_f32().to_bits();
-                (if is_half { half() } else { bits }, number)
+                let bits = region.buffer.get(at, half);
+                let carried = region.taints.get(&at).copied().unwrap_or(0);
+                let number = match self.origin(group, access, at, lane, (is_written, past, touch)) {
+                    0 => carried,
+                    number => number,
+                };
+                (if half { f16::from_bits(bits as u16).to_f32().to_bits() } else { bits }, number)
             }
         }
     }
@@ -320,53 +321,77 @@ impl Machine<'_> {
         (bits, number): (u32, u32),
     ) {
         let Some(at) = self.place(group, access, leaf, lane) else { return };
-        let mut raced = None;
-        match access.memory {
-            Memory::Columns | Memory::Private => {
-                group.columns[(at - FRAME) as usize][lane] = bits;
-                group.set_lane(at, lane, number);
-                return;
-            }
-            Memory::Workgroup => {
-                if !leaf.is_atomic {
-                    let now = self.now(group, lane, false, false).touch;
-                    let now = Now { touch: now, width: self.options.width, clock: &[] };
-                    raced = group.shadow.write(at, &now);
-                }
-                group.cells[at as usize] = bits;
-                group.written[at as usize] = true;
-                match number {
-                    0 if !group.has_taints => {}
-                    0 => drop(group.cell_taints.remove(&at)),
-                    _ => drop(group.cell_taints.insert(at, number)),
-                }
-            }
-            Memory::Buffer(buffer) => {
-                self.confirm(number);
-                let is_half = leaf.kind == Kind::F16;
-                let coherent = self.buffers[buffer as usize].of.coherent;
-                let now = self.now(group, lane, true, coherent);
-                let bound = &mut self.buffers[buffer as usize];
-                let halves = bound.of.halves;
-                if let Some(shadow) = bound.shadow.as_mut().filter(|_| !leaf.is_atomic) {
-                    for location in locations(halves, at, is_half) {
-                        raced = raced.or(shadow.write(location, &now));
-                    }
-                }
-                let bits = match is_half {
-                    true => u32::from(f16::from_f32(f32::from_bits(bits)).to_bits()),
-                    false => bits,
-                };
-                if leaf.is_atomic && bound.buffer.get(at, is_half) == bits {
-                    // Nobody waits for what was there before.
-                } else {
-                    self.progress += 1;
-                }
-                bound.buffer.set(at, is_half, bits);
+        if let Memory::Columns | Memory::Private = access.memory {
+            group.columns[(at - FRAME) as usize][lane] = bits;
+            group.set_lane(at, lane, number);
+            return;
+        }
+        let is_storage = matches!(access.memory, Memory::Buffer(_));
+        if is_storage {
+            self.confirm(number);
+        }
+        let (touch, width) = (self.touch(group, access, lane), self.options.width);
+        let half = is_half(access, leaf);
+        let bits = match half {
+            true => u32::from(f16::from_f32(f32::from_bits(bits)).to_bits()),
+            false => bits,
+        };
+        let (region, clock) = self.region(group, access);
+        let (now, mut raced) = (Now { touch, width, clock }, None);
+        let locations = region.locations(at, half);
+        if let Some(shadow) = region.shadow.as_mut().filter(|_| !leaf.is_atomic) {
+            for location in locations {
+                raced = raced.or(shadow.write(location, &now));
             }
         }
+        // Nobody waits for what was there before.
+        let is_new = !leaf.is_atomic || region.buffer.get(at, half) != bits;
+        region.buffer.set(at, half, bits);
+        if !is_storage && number != 0 {
+            region.taints.insert(at, number);
+        } else if !region.taints.is_empty() {
+            region.taints.remove(&at);
+        }
+        self.progress += u64::from(is_storage && is_new);
         if let Some(past) = raced {
             self.raced(group, access, at, lane, past);
+        }
+    }
+
+    /// Where an access goes: to the buffer that the bound one is a part of.
+    fn target(&self, access: &Access) -> Memory {
+        match access.memory {
+            Memory::Buffer(buffer) => Memory::Buffer(self.targets[buffer as usize].0 as u32),
+            other => other,
+        }
+    }
+
+    /// The memory of an access, and the releases of other workgroups that it follows.
+    fn region<'m>(
+        &'m mut self,
+        group: &'m mut Group,
+        access: &Access,
+    ) -> (&'m mut Region, &'m [u32]) {
+        match access.memory {
+            Memory::Buffer(buffer) => {
+                let coherent = self.buffers[buffer as usize].coherent;
+                let clock = if coherent { &group.coherent } else { &group.clock };
+                (&mut self.buffers[self.targets[buffer as usize].0], clock)
+            }
+            _ => (&mut group.region, &[]),
+        }
+    }
+
+    /// This access.
+    fn touch(&self, group: &Group, access: &Access, lane: usize) -> Touch {
+        let is_storage = matches!(access.memory, Memory::Buffer(_));
+        Touch {
+            group: group.number,
+            lane: lane as u32,
+            time: if is_storage { group.storage_time } else { group.workgroup_time },
+            epoch: group.epoch,
+            step: group.steps[lane / self.options.width as usize],
+            pc: group.pc as u32,
         }
     }
 
@@ -398,7 +423,11 @@ impl Machine<'_> {
     fn load_input(&self, group: &Group, access: &Access, leaf: &Leaf, to: &mut [u32]) -> bool {
         let Memory::Buffer(buffer) = access.memory else { return false };
         let bound = &self.buffers[buffer as usize];
-        if bound.shadow.is_some() || bound.buffer.written.is_some() || leaf.kind == Kind::F16 {
+        if self.targets[buffer as usize].0 != buffer as usize
+            || bound.shadow.is_some()
+            || bound.buffer.written.is_some()
+            || leaf.kind == Kind::F16
+        {
             return false;
         }
         let at = access.at + leaf.at;
@@ -451,7 +480,7 @@ impl Machine<'_> {
         &mut self,
         group: &mut Group,
         access: u32,
-        what: Rmw,
+        what: Atomic,
         kind: Kind,
         value: Reg,
         to: Reg,
@@ -460,7 +489,7 @@ impl Machine<'_> {
         let access = &program.accesses[access as usize];
         let leaf = Leaf { kind, ..access.leaves[0] };
         self.uses_offset(group, access);
-        if !matches!(what, Rmw::Load) {
+        if !matches!(what, Atomic::Load) {
             self.uses(group, value);
         }
         let order = std::mem::take(&mut group.order);
@@ -470,36 +499,24 @@ impl Machine<'_> {
                 continue;
             }
             let operand = match what {
-                Rmw::Load => NOTHING,
+                Atomic::Load => NOTHING,
                 _ => self.column(group, value)[lane],
             };
-            let old = match what {
-                Rmw::Store => NOTHING,
-                _ => {
-                    let (bits, number) = self.read(group, access, &leaf, lane);
-                    self.confirm(number);
-                    bits
-                }
-            };
-            let (signed, of) = (old as i32, operand as i32);
+            let mut old = NOTHING;
+            if what != Atomic::Store {
+                let number;
+                (old, number) = self.read(group, access, &leaf, lane);
+                self.confirm(number);
+            }
             let new = match what {
-                Rmw::Load => None,
-                Rmw::Store | Rmw::Exchange => Some(operand),
-                Rmw::Add => Some(old.wrapping_add(operand)),
-                Rmw::Sub => Some(old.wrapping_sub(operand)),
-                Rmw::AddF => Some((f32::from_bits(old) + f32::from_bits(operand)).to_bits()),
-                Rmw::And => Some(old & operand),
-                Rmw::Or => Some(old | operand),
-                Rmw::Xor => Some(old ^ operand),
-                Rmw::MinI => Some(signed.min(of) as u32),
-                Rmw::MaxI => Some(signed.max(of) as u32),
-                Rmw::MinU => Some(old.min(operand)),
-                Rmw::MaxU => Some(old.max(operand)),
-                Rmw::Compare(expected, exchanged) => {
+                Atomic::Load => None,
+                Atomic::Store => Some(operand),
+                Atomic::Change(AtomicFunction::Exchange { compare: Some(_) }, expected) => {
                     let same = self.column(group, expected)[lane] == old;
-                    group.columns[(exchanged - FRAME) as usize][lane] = u32::from(same);
+                    group.columns[(to + 1 - FRAME) as usize][lane] = u32::from(same);
                     same.then_some(operand)
                 }
+                Atomic::Change(function, _) => Some(changed(function, kind, old, operand)),
             };
             self.order(group, access, &leaf, lane, new.is_some(), what);
             if let Some(new) = new {
@@ -521,13 +538,14 @@ impl Machine<'_> {
         leaf: &Leaf,
         lane: usize,
         writes: bool,
-        what: Rmw,
+        what: Atomic,
     ) {
         let Memory::Buffer(buffer) = access.memory else { return };
         let offset = access.offset.map_or(0, |offset| self.column(group, offset)[lane]);
-        let place = (buffer, offset.wrapping_add(access.at + leaf.at));
+        let (buffer, first) = self.targets[buffer as usize];
+        let place = (buffer, first.wrapping_add(offset).wrapping_add(access.at + leaf.at));
         group.has_polled |= !writes;
-        if !matches!(what, Rmw::Store)
+        if !matches!(what, Atomic::Store)
             && let Some(released) = self.releases.get(&place)
         {
             join(&mut group.acquired, released);
@@ -538,11 +556,16 @@ impl Machine<'_> {
                 *own = group.storage_time;
             }
             let released = self.releases.entry(place).or_default();
-            if matches!(what, Rmw::Store) || released.is_empty() {
+            if matches!(what, Atomic::Store) || released.is_empty() {
                 *released = known;
             } else {
                 join(released, &known);
             }
         }
     }
+}
+
+/// An f16 has two bytes in buffers alone.
+fn is_half(access: &Access, leaf: &Leaf) -> bool {
+    leaf.kind == Kind::F16 && matches!(access.memory, Memory::Buffer(_))
 }

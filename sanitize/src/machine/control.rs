@@ -1,8 +1,12 @@
 //! Control flow, barriers, and checks of arithmetic.
 
+use half::f16;
+use naga::{BinaryOperator, MathFunction};
+
 use super::{FRESH, Group, MOST_ROUNDS, Machine, Mask, Stop, TURN};
-use crate::code::{Bin, Op, Reg, Un};
+use crate::code::{Op, Reg, What};
 use crate::finding::Fault;
+use crate::types::Kind;
 
 impl Machine<'_> {
     pub(super) fn control(&mut self, group: &mut Group, op: &Op) -> Option<Stop> {
@@ -170,50 +174,78 @@ impl Machine<'_> {
         }
     }
 
-    /// Marks results that WGSL, or a back end without run-time checks, leaves open.
-    pub(super) fn check_integers(&mut self, group: &mut Group, op: Bin, to: Reg, [a, b]: [Reg; 2]) {
-        let (fault, is_signed) = match op {
-            Bin::DivI | Bin::RemI => (Fault::Division, true),
-            Bin::DivU | Bin::RemU => (Fault::Division, false),
-            Bin::Shl | Bin::ShrI | Bin::ShrU => (Fault::Shift, false),
+    /// Rounds f16 results, and marks those that WGSL, or a back end without run-time checks, leaves
+    /// open.
+    pub(super) fn check(
+        &mut self,
+        group: &mut Group,
+        what: What,
+        kind: Kind,
+        to: Reg,
+        [a, b, ..]: [Reg; 4],
+    ) {
+        use BinaryOperator as B;
+        let is_signed = kind == Kind::I32;
+        let fault = match what {
+            What::Binary(B::Divide | B::Modulo) if !kind.is_float() => Fault::Division,
+            What::Binary(B::ShiftLeft | B::ShiftRight) => Fault::Shift,
+            What::Convert(Kind::I32 | Kind::U32) if kind.is_float() => Fault::Conversion,
+            What::Math(MathFunction::Pack2x16float) => Fault::HalfOverflow,
+            What::Convert(Kind::F16) if kind != Kind::F16 => Fault::HalfOverflow,
+            What::Binary(op) if kind == Kind::F16 && is_arithmetic(op) => Fault::HalfOverflow,
+            What::Math(_) if kind == Kind::F16 => Fault::HalfOverflow,
             _ => return,
         };
         let (left, right) = (self.column(group, a), self.column(group, b));
-        let overflows = |lane: usize| is_signed && left[lane] == 1 << 31 && right[lane] == u32::MAX;
+        let result = self.column(group, to);
+        let float = |column: &[u32], lane: usize| f32::from_bits(column[lane]);
+        let overflows = |v: f32| v.is_finite() && f16::from_f32(v).is_infinite();
         let wrong = self.lanes_where(group, |lane| match fault {
             Fault::Shift => right[lane] >= 32,
-            _ => right[lane] == 0 || overflows(lane),
+            Fault::Division => {
+                right[lane] == 0 || is_signed && left[lane] == 1 << 31 && right[lane] == u32::MAX
+            }
+            Fault::Conversion => {
+                let range = match what {
+                    What::Convert(Kind::I32) => -2_147_483_648.0..2_147_483_648.0,
+                    _ => 0.0..4_294_967_296.0,
+                };
+                !range.contains(&(float(left, lane).trunc() + 0.0))
+            }
+            _ if what == What::Math(MathFunction::Pack2x16float) => {
+                overflows(float(left, lane)) || overflows(float(right, lane))
+            }
+            _ => overflows(float(result, lane)),
         });
         for lane in wrong {
-            let what = match (fault, self.column(group, b)[lane]) {
-                (Fault::Shift, by) => format!("an integer of 32 bits is shifted by {by}"),
-                (_, 0) => "an integer is divided by zero".to_owned(),
-                _ => "the least integer is divided by -1".to_owned(),
+            let (left, right) = (self.column(group, a)[lane], self.column(group, b)[lane]);
+            let what = match fault {
+                Fault::Shift => format!("an integer of 32 bits is shifted by {right}"),
+                Fault::Division if right == 0 => "an integer is divided by zero".to_owned(),
+                Fault::Division => "the least integer is divided by -1".to_owned(),
+                Fault::Conversion => {
+                    let ty = if what == What::Convert(Kind::I32) { "i32" } else { "u32" };
+                    format!("{} is outside of the values of {ty}", f32::from_bits(left))
+                }
+                _ if what == What::Math(MathFunction::Pack2x16float) => {
+                    format!(
+                        "{} or {} is outside of the values of f16",
+                        f32::from_bits(left),
+                        f32::from_bits(right)
+                    )
+                }
+                _ => {
+                    let value = float(self.column(group, to), lane);
+                    format!("{value} is outside of the values of f16")
+                }
             };
             self.mark(group, fault, to, lane, what);
         }
-    }
-
-    /// The same of conversions, with their results.
-    pub(super) fn check_conversion(&mut self, group: &mut Group, op: Un, to: Reg, a: Reg) {
-        let (from, result) = (self.column(group, a), self.column(group, to));
-        let wrong = self.lanes_where(group, |lane| {
-            let v = f32::from_bits(from[lane]);
-            match op {
-                Un::FToInt => !(-2_147_483_648.0..2_147_483_648.0).contains(&v.trunc()),
-                Un::FToUint => !(0.0..4_294_967_296.0).contains(&(v.trunc() + 0.0)),
-                Un::HalfBits => v.is_finite() && result[lane] & 0x7fff == 0x7c00,
-                _ => v.is_finite() && f32::from_bits(result[lane]).is_infinite(),
-            }
-        });
-        let (fault, ty) = match op {
-            Un::FToInt => (Fault::Conversion, "i32"),
-            Un::FToUint => (Fault::Conversion, "u32"),
-            _ => (Fault::HalfOverflow, "f16"),
-        };
-        for lane in wrong {
-            let value = f32::from_bits(self.column(group, a)[lane]);
-            self.mark(group, fault, to, lane, format!("{value} is outside of the values of {ty}"));
+        if fault == Fault::HalfOverflow && what != What::Math(MathFunction::Pack2x16float) {
+            let lanes = group.lanes.clone();
+            let mut column = Self::take(group, to);
+            column[lanes].iter_mut().for_each(|bits| *bits = super::columns::rounded(*bits));
+            Self::put(group, to, column);
         }
     }
 
@@ -240,6 +272,11 @@ impl Machine<'_> {
         let number = self.suspects.add(key, || finding);
         group.set_lane(to, lane, number);
     }
+}
+
+fn is_arithmetic(op: BinaryOperator) -> bool {
+    use BinaryOperator as B;
+    matches!(op, B::Add | B::Subtract | B::Multiply | B::Divide | B::Modulo)
 }
 
 /// Knows what either clock knows.

@@ -4,7 +4,7 @@
 pub(crate) const MOST_LANES: u32 = 1024;
 
 /// A set of lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mask([u64; MOST_LANES as usize / 64]);
 
 impl Mask {

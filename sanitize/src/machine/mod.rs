@@ -11,19 +11,21 @@ mod shadow;
 mod subgroup;
 mod taint;
 
+pub(crate) use columns::is_known;
+
 use std::collections::HashMap;
 use std::ops::Range;
 
 use naga::BuiltIn;
 
 use crate::Error;
-use crate::code::{FRAME, Memory, Op, Reg, Tri, Un};
+use crate::code::{FRAME, Memory, Op, Reg, What};
 use crate::finding::{Fault, Finding, Findings, Invocation, Key};
 use crate::lower::{BufferUse, Program};
 use mask::{MOST_LANES, Mask};
-use memory::Bound;
 pub use memory::Buffer;
-use shadow::{Now, Shadow, Touch};
+use memory::Region;
+use shadow::Touch;
 use taint::UNWRITTEN;
 
 /// Settings of a run.
@@ -42,7 +44,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { width: 32, seed: 0, rounds: 1 << 22, traces: false }
+        Self { width: 32, seed: 0, rounds: 1 << 20, traces: false }
     }
 }
 
@@ -85,14 +87,13 @@ const FRESH: Frame =
     Frame { waiting: Mask::EMPTY, done: Mask::EMPTY, next: Mask::EMPTY, rounds: 0 };
 
 /// State of a workgroup.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Group {
     number: u32,
     id: [u32; 3],
     columns: Vec<Vec<u32>>,
     /// What columns and cells carry of values that nothing defines.
     taints: Vec<taint::Taint>,
-    cell_taints: HashMap<u32, u32>,
     has_taints: bool,
     pc: usize,
     active: Mask,
@@ -101,9 +102,7 @@ struct Group {
     lanes: Range<usize>,
     is_waiting: bool,
     others: Vec<fiber::Fiber>,
-    cells: Vec<u32>,
-    written: Vec<bool>,
-    shadow: Shadow,
+    region: Region,
     /// Barriers passed: of workgroup memory, of storage, and of either.
     workgroup_time: u32,
     storage_time: u32,
@@ -130,7 +129,9 @@ struct Machine<'a> {
     lanes: usize,
     full: Mask,
     constants: Vec<Vec<u32>>,
-    buffers: Vec<Bound<'a>>,
+    buffers: Vec<Region>,
+    /// Where the content of each is: a buffer and the first byte.
+    targets: Vec<(usize, u32)>,
     findings: Findings,
     suspects: taint::Suspects,
     /// Reads that a later write overtook, by location: of an earlier run of the same dispatch.
@@ -138,7 +139,7 @@ struct Machine<'a> {
     is_repeated: bool,
     rng: Rng,
     /// Clocks that atomics on a location of a buffer have released.
-    releases: HashMap<(u32, u32), Vec<u32>>,
+    releases: HashMap<(usize, u32), Vec<u32>>,
     /// Counts what other workgroups may be waiting for.
     progress: u64,
     /// Rounds of all loops so far.
@@ -163,6 +164,8 @@ enum Stop {
 
 /// Bytes of the registers of all workgroups that run at the same time.
 const MOST_BYTES: usize = 1 << 29;
+/// Bytes of notes on the accesses to writable buffers.
+const MOST_SHADOW: usize = 1 << 31;
 /// Rounds of a loop after which another workgroup runs.
 const TURN: u32 = 256;
 /// Rounds of all loops of a dispatch.
@@ -193,9 +196,35 @@ pub fn run(
         let (given, uses) = (buffers.len(), program.buffers.len());
         return Err(Error::Dispatch(format!("{given} buffers for a kernel that uses {uses}")));
     }
-    let is_written =
-        |(of, buffer): (&BufferUse, &&mut Buffer)| of.writable.then(|| Buffer::clone(buffer));
-    let before: Vec<_> = program.buffers.iter().zip(buffers.iter()).map(is_written).collect();
+    for (of, buffer) in program.buffers.iter().zip(buffers.iter()) {
+        let (least, bytes) = (of.least_bytes, buffer.bytes);
+        let (whole, first) = match buffer.part_of {
+            Some((whole, first)) => (buffers.get(whole).map_or(0, |b| b.words.len()), first),
+            None => (buffer.words.len(), 0),
+        };
+        if bytes < least || u64::from(first) + u64::from(bytes) > 4 * whole as u64 {
+            return Err(Error::Dispatch(format!(
+                "`{}` is bound to {bytes} bytes and needs {least}",
+                of.name
+            )));
+        }
+    }
+    let locations = (0..buffers.len()).map(|i| {
+        let (uses, words) = (uses(program, buffers, i), buffers[i].words.len());
+        let halves = uses.iter().any(|of| of.halves);
+        if uses.iter().any(|of| of.writable) { words << u32::from(halves) } else { 0 }
+    });
+    let bytes = locations.sum::<usize>() * shadow::LOCATION_BYTES;
+    if bytes > MOST_SHADOW {
+        let (mib, most) = (bytes >> 20, MOST_SHADOW >> 20);
+        return Err(Error::Unsupported(format!(
+            "that many writable buffers: notes on their accesses take {mib} MiB, {most} are allowed"
+        )));
+    }
+    // What a second run begins with.
+    let before: Vec<_> = (0..buffers.len())
+        .map(|i| uses(program, buffers, i).iter().any(|of| of.writable).then(|| buffers[i].clone()))
+        .collect();
     let (findings, overtaken) = run_once(program, grid, buffers, options, None)?;
     let is_endless = findings.iter().any(|finding| finding.fault == Fault::NoProgress);
     if overtaken.is_empty() || is_endless {
@@ -211,6 +240,13 @@ pub fn run(
     run_once(program, grid, buffers, options, Some(overtaken)).map(|(findings, _)| findings)
 }
 
+/// Uses of a buffer: its own, and those of its parts.
+fn uses<'p>(program: &'p Program, buffers: &[&mut Buffer], at: usize) -> Vec<&'p BufferUse> {
+    let parts = program.buffers.iter().zip(buffers);
+    let parts = parts.filter(|(_, part)| part.part_of.is_some_and(|(of, _)| of == at));
+    std::iter::once(&program.buffers[at]).chain(parts.map(|(of, _)| of)).collect()
+}
+
 fn run_once(
     program: &Program,
     grid: [u32; 3],
@@ -219,8 +255,13 @@ fn run_once(
     overtaken: Option<Overtaken>,
 ) -> Result<(Vec<Finding>, Overtaken), Error> {
     let lanes = program.lanes();
-    let all = program.buffers.iter().zip(buffers);
-    let bound = all.map(|(of, buffer)| Bound::new(of, buffer, program.is_synchronised));
+    let uses: Vec<_> = (0..buffers.len()).map(|i| uses(program, buffers, i)).collect();
+    let targets = buffers.iter().enumerate().map(|(i, buffer)| buffer.part_of.unwrap_or((i, 0)));
+    let targets = targets.collect();
+    let bound = uses.iter().zip(buffers.iter_mut()).map(|(of, buffer)| {
+        let lent = std::mem::take(&mut **buffer);
+        Region::of_buffer(of, lent, program.is_synchronised)
+    });
     let mut machine = Machine {
         program,
         options,
@@ -228,7 +269,8 @@ fn run_once(
         lanes: lanes as usize,
         full: Mask::first(lanes),
         constants: program.constants.iter().map(|bits| vec![*bits; lanes as usize]).collect(),
-        buffers: bound.collect::<Result<_, _>>()?,
+        buffers: bound.collect(),
+        targets,
         findings: Findings::default(),
         suspects: taint::Suspects::default(),
         is_repeated: overtaken.is_some(),
@@ -238,7 +280,11 @@ fn run_once(
         progress: 0,
         rounds: 0,
     };
-    machine.dispatch()?;
+    let done = machine.dispatch();
+    for (buffer, region) in buffers.iter_mut().zip(machine.buffers) {
+        **buffer = region.buffer;
+    }
+    done?;
     Ok((machine.findings.all, machine.overtaken))
 }
 
@@ -256,7 +302,7 @@ impl Machine<'_> {
             while running.len() < most
                 && let Some(number) = waiting.pop()
             {
-                running.push(self.group(number, count));
+                running.push(self.group(number, count, Vec::new()));
             }
             if running.is_empty() {
                 return Ok(());
@@ -264,11 +310,10 @@ impl Machine<'_> {
             let at = self.rng.below(running.len());
             match self.run_group(&mut running[at])? {
                 Stop::Done => {
-                    let mut done = running.swap_remove(at);
+                    let done = running.swap_remove(at);
                     self.progress += 1;
                     if let Some(number) = waiting.pop() {
-                        self.reset(&mut done, number);
-                        running.push(done);
+                        running.push(self.group(number, count, done.columns));
                     }
                 }
                 Stop::Barrier => self.progress += 1,
@@ -292,70 +337,33 @@ impl Machine<'_> {
         }
     }
 
-    fn group(&mut self, number: u32, count: u32) -> Group {
+    /// A workgroup that has not begun; `columns` are those of one that is done, or none.
+    fn group(&mut self, number: u32, count: u32, mut columns: Vec<Vec<u32>>) -> Group {
         let program = self.program;
-        let cells = program.cells as usize;
-        let subgroups = self.lanes.div_ceil(self.options.width as usize);
-        let clocks = if program.is_synchronised { count as usize } else { 0 };
+        columns.resize(program.registers as usize, vec![0; self.lanes]);
+        let clocks = vec![0; if program.is_synchronised { count as usize } else { 0 }];
+        let [x, y, _] = self.grid;
         let mut group = Group {
             number,
-            id: [0; 3],
-            columns: vec![vec![0; self.lanes]; program.registers as usize],
-            taints: vec![None; program.registers as usize],
-            cell_taints: HashMap::new(),
-            has_taints: false,
-            pc: 0,
+            id: [number % x, number / x % y, number / x / y],
+            taints: vec![None; columns.len()],
+            columns,
             active: self.full,
-            frames: Vec::new(),
             lanes: 0..self.lanes,
-            is_waiting: false,
-            others: Vec::new(),
-            cells: vec![0; cells],
-            written: vec![false; cells],
-            shadow: Shadow::new(cells, false),
-            workgroup_time: 0,
-            storage_time: 0,
-            epoch: 0,
-            has_polled: false,
-            steps: vec![0; subgroups],
-            order: Vec::new(),
-            clock: vec![0; clocks],
-            coherent: vec![0; clocks],
-            acquired: vec![0; clocks],
+            region: Region::of_workgroup(program.cells as usize),
+            steps: vec![0; self.lanes.div_ceil(self.options.width as usize)],
+            clock: clocks.clone(),
+            coherent: clocks.clone(),
+            acquired: clocks,
+            ..Group::default()
         };
-        self.reset(&mut group, number);
-        group
-    }
-
-    /// Makes a workgroup another one that has not begun.
-    fn reset(&mut self, group: &mut Group, number: u32) {
-        let [x, y, _] = self.grid;
-        group.number = number;
-        group.id = [number % x, number / x % y, number / x / y];
-        group.pc = 0;
-        group.active = self.full;
-        group.frames.clear();
-        group.others.clear();
-        group.lanes = 0..self.lanes;
-        // What a workgroup finds there: wgpu runs these kernels without zeroing it first.
-        group.cells.fill(0x7fc0_dead);
-        group.written.fill(false);
-        group.shadow.clear();
-        (group.workgroup_time, group.storage_time, group.epoch) = (0, 0, 0);
-        group.taints.fill(None);
-        group.cell_taints.clear();
-        (group.has_taints, group.has_polled) = (false, false);
-        for (first, count) in &self.program.undefined {
+        for (first, count) in &program.undefined {
             for column in *first..first + count {
                 group.columns[(column - FRAME) as usize].fill(0);
                 group.set_taint(column, Some(vec![UNWRITTEN; self.lanes]));
             }
         }
-        group.steps.fill(0);
-        for clock in [&mut group.clock, &mut group.coherent, &mut group.acquired] {
-            clock.fill(0);
-        }
-        self.split(group);
+        self.split(&mut group);
         let [sx, sy, _] = self.program.size;
         let width = self.options.width;
         for (builtin, first) in &self.program.inputs {
@@ -387,6 +395,7 @@ impl Machine<'_> {
                 }
             }
         }
+        group
     }
 
     fn column<'g>(&'g self, group: &'g Group, at: Reg) -> &'g [u32] {
@@ -450,35 +459,16 @@ impl Machine<'_> {
             let lanes = group.lanes.clone();
             let mut stop = None;
             match *op {
-                Op::Un(op, to, a) => {
+                Op::Do { what, kind, to, of } => {
                     let mut column = Self::take(group, to);
-                    columns::un(op, &mut column[lanes.clone()], &self.column(group, a)[lanes]);
+                    let from = of.map(|at| &self.column(group, at)[lanes.clone()]);
+                    columns::apply(what, kind, &mut column[lanes], from);
                     Self::put(group, to, column);
-                    group.spread(to, &[a]);
-                    if matches!(op, Un::FToInt | Un::FToUint | Un::RoundHalf | Un::HalfBits) {
-                        self.check_conversion(group, op, to, a);
+                    match what {
+                        What::Select => group.spread_choice(self, to, of),
+                        _ => group.spread(to, &of),
                     }
-                }
-                Op::Bin(op, to, a, b) => {
-                    let mut column = Self::take(group, to);
-                    let [x, y] = [a, b].map(|at| &self.column(group, at)[lanes.clone()]);
-                    columns::bin(op, &mut column[lanes.clone()], x, y);
-                    Self::put(group, to, column);
-                    group.spread(to, &[a, b]);
-                    self.check_integers(group, op, to, [a, b]);
-                }
-                Op::Tri(op, to, a, b, c) => {
-                    let mut column = Self::take(group, to);
-                    let [x, y, z] = [a, b, c].map(|at| &self.column(group, at)[lanes.clone()]);
-                    columns::tri(op, &mut column[lanes.clone()], x, y, z);
-                    Self::put(group, to, column);
-                    match op {
-                        Tri::Select if group.has_taints => {
-                            let condition = self.column(group, a).to_vec();
-                            group.spread_choice(to, a, &condition, [b, c]);
-                        }
-                        _ => group.spread(to, &[a, b, c]),
-                    }
+                    self.check(group, what, kind, to, of);
                 }
                 Op::Set(to, from) => {
                     group.spread_active(to, from);
@@ -513,23 +503,5 @@ impl Machine<'_> {
                 return Ok(stop);
             }
         }
-    }
-}
-
-impl Machine<'_> {
-    /// What an access at this instruction follows.
-    fn now<'g>(&self, group: &'g Group, lane: usize, is_storage: bool, coherent: bool) -> Now<'g> {
-        let width = self.options.width;
-        let time = if is_storage { group.storage_time } else { group.workgroup_time };
-        let touch = Touch {
-            group: group.number,
-            lane: lane as u32,
-            time,
-            epoch: group.epoch,
-            step: group.steps[lane / width as usize],
-            pc: group.pc as u32,
-        };
-        let clock = if coherent { &group.coherent } else { &group.clock };
-        Now { touch, width, clock }
     }
 }

@@ -66,6 +66,9 @@ struct Location {
     reads: [Touch; 2],
 }
 
+/// Bytes of the notes on a location.
+pub(super) const LOCATION_BYTES: usize = size_of::<Location>();
+
 const FRESH: Location = Location { write: Touch::NONE, reads: [Touch::NONE; 2] };
 
 impl Location {
@@ -104,11 +107,6 @@ impl Shadow {
     pub(crate) fn new(locations: usize, is_synchronised: bool) -> Self {
         let reads = vec![Vec::new(); if is_synchronised { locations } else { 0 }];
         Self { locations: vec![FRESH; locations], reads }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.locations.fill(FRESH);
-        self.reads.iter_mut().for_each(Vec::clear);
     }
 
     /// Notes a read and returns a write that nothing orders with it.

@@ -1,7 +1,11 @@
 //! Operations over the lanes of a subgroup.
 
+use naga::{CollectiveOperation, GatherMode};
+
+use super::columns::{fold, identity};
+use super::memory::GARBAGE;
 use super::{Group, Machine};
-use crate::code::{Fold, From, Op, Span};
+use crate::code::Op;
 use crate::finding::Fault;
 
 impl Machine<'_> {
@@ -16,24 +20,24 @@ impl Machine<'_> {
             (first..(first + width).min(self.lanes)).filter(|lane| active.has(*lane))
         };
         match *op {
-            Op::Fold { what, span, to, from } => {
+            Op::Fold { what, span, kind, to, from } => {
                 let (mut column, mut taint) = (Self::take(group, to), vec![0; self.lanes]);
                 let (values, numbers) = (self.column(group, from), group.taint(from));
                 for first in (0..self.lanes).step_by(width) {
-                    let mut sum = (identity(what), 0);
+                    let mut sum = (identity(what, kind), 0);
                     let mut set = |lane: usize, sum| (column[lane], taint[lane]) = sum;
                     for lane in lanes(first) {
-                        if span == Span::Exclusive {
+                        if span == CollectiveOperation::ExclusiveScan {
                             set(lane, sum);
                         }
                         let number =
                             if sum.1 != 0 { sum.1 } else { numbers.map_or(0, |n| n[lane]) };
-                        sum = (fold(what, sum.0, values[lane]), number);
-                        if span == Span::Inclusive {
+                        sum = (fold(what, kind, sum.0, values[lane]), number);
+                        if span == CollectiveOperation::InclusiveScan {
                             set(lane, sum);
                         }
                     }
-                    if span == Span::All {
+                    if span == CollectiveOperation::Reduce {
                         lanes(first).for_each(|lane| set(lane, sum));
                     }
                 }
@@ -59,29 +63,22 @@ impl Machine<'_> {
                     group.set_taint(to + i as u32, None);
                 }
             }
-            Op::Move { mode, to, from } => {
+            Op::Move { mode, by, to, from } => {
                 let (mut column, mut taint) = (Self::take(group, to), vec![0; self.lanes]);
                 let (values, numbers) = (self.column(group, from), group.taint(from));
-                let by = match mode {
-                    From::Lane(at)
-                    | From::Down(at)
-                    | From::Up(at)
-                    | From::Xor(at)
-                    | From::Quad(at) => Some(self.column(group, at)),
-                    From::First | From::Swap(_) => None,
-                };
+                let by = self.column(group, by);
                 let mut wrong = Vec::new();
                 active.each(|lane| {
                     let (first, own) = (lane / width * width, lane % width);
-                    let by = by.map_or(0, |by| by[lane] as usize);
+                    let by = by[lane] as usize;
                     let source = match mode {
-                        From::First => lanes(first).next().map(|lane| lane - first),
-                        From::Lane(_) => Some(by),
-                        From::Down(_) => own.checked_add(by),
-                        From::Up(_) => own.checked_sub(by),
-                        From::Xor(_) => Some(own ^ by),
-                        From::Quad(_) => Some(own / 4 * 4 + by % 4),
-                        From::Swap(by) => Some(own ^ by as usize),
+                        GatherMode::BroadcastFirst => lanes(first).next().map(|lane| lane - first),
+                        GatherMode::Broadcast(_) | GatherMode::Shuffle(_) => Some(by),
+                        GatherMode::ShuffleDown(_) => own.checked_add(by),
+                        GatherMode::ShuffleUp(_) => own.checked_sub(by),
+                        GatherMode::ShuffleXor(_) => Some(own ^ by),
+                        GatherMode::QuadBroadcast(_) => Some(own / 4 * 4 + by % 4),
+                        GatherMode::QuadSwap(direction) => Some(own ^ (direction as usize + 1)),
                     };
                     // A lane that is not there gives an indeterminate value: what is never right.
                     let named = source;
@@ -91,7 +88,7 @@ impl Machine<'_> {
                     if source.is_none() {
                         wrong.push((lane, named));
                     }
-                    column[lane] = source.map_or(0x7fc0_dead, |source| values[first + source]);
+                    column[lane] = source.map_or(GARBAGE, |source| values[first + source]);
                     let number = |source: usize| numbers.map_or(0, |n| n[first + source]);
                     taint[lane] = source.map_or(0, number);
                 });
@@ -123,37 +120,5 @@ impl Machine<'_> {
                 });
             }
         }
-    }
-}
-
-fn identity(what: Fold) -> u32 {
-    match what {
-        Fold::All | Fold::MulI => 1,
-        Fold::MulF => 1f32.to_bits(),
-        Fold::And | Fold::MinU => u32::MAX,
-        Fold::MinI => i32::MAX as u32,
-        Fold::MaxI => i32::MIN as u32,
-        Fold::MinF => f32::INFINITY.to_bits(),
-        Fold::MaxF => f32::NEG_INFINITY.to_bits(),
-        Fold::Any | Fold::AddF | Fold::AddI | Fold::MaxU | Fold::Or | Fold::Xor => 0,
-    }
-}
-
-fn fold(what: Fold, a: u32, b: u32) -> u32 {
-    let float = |of: fn(f32, f32) -> f32| of(f32::from_bits(a), f32::from_bits(b)).to_bits();
-    match what {
-        Fold::All | Fold::And => a & b,
-        Fold::Any | Fold::Or => a | b,
-        Fold::Xor => a ^ b,
-        Fold::AddF => float(|a, b| a + b),
-        Fold::MulF => float(|a, b| a * b),
-        Fold::MinF => float(super::columns::min),
-        Fold::MaxF => float(super::columns::max),
-        Fold::AddI => a.wrapping_add(b),
-        Fold::MulI => a.wrapping_mul(b),
-        Fold::MinI => (a as i32).min(b as i32) as u32,
-        Fold::MaxI => (a as i32).max(b as i32) as u32,
-        Fold::MinU => a.min(b),
-        Fold::MaxU => a.max(b),
     }
 }

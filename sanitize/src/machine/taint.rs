@@ -9,7 +9,7 @@ use crate::code::{FRAME, Reg};
 use crate::finding::{Finding, Key};
 
 /// Numbers that are given out before faults of the same places share one.
-const MOST: usize = 1 << 16;
+pub(super) const MOST: usize = 1 << 16;
 
 /// Number of what a private variable holds at first.
 pub(super) const UNWRITTEN: u32 = u32::MAX;
@@ -97,19 +97,22 @@ impl Group {
     }
 
     /// A column is a choice of two others.
-    pub(super) fn spread_choice(&mut self, to: Reg, condition: Reg, values: &[u32], of: [Reg; 2]) {
+    pub(super) fn spread_choice(
+        &mut self,
+        machine: &Machine<'_>,
+        to: Reg,
+        [condition, yes, no, _]: [Reg; 4],
+    ) {
         if !self.has_taints {
             return;
         }
-        let number = |column: Reg, lane| self.taint(column).map_or(0, |taint| taint[lane]);
-        let taint: Vec<u32> = values
-            .iter()
-            .enumerate()
-            .map(|(lane, value)| match number(condition, lane) {
-                0 => number(of[usize::from(*value == 0)], lane),
-                of_condition => of_condition,
-            })
-            .collect();
+        let number = |column: Reg, lane: usize| self.taint(column).map_or(0, |taint| taint[lane]);
+        let values = machine.column(self, condition).iter().enumerate();
+        let taint = values.map(|(lane, value)| match number(condition, lane) {
+            0 => number(if *value == 0 { no } else { yes }, lane),
+            of_condition => of_condition,
+        });
+        let taint: Vec<u32> = taint.collect();
         self.set_taint(to, taint.iter().any(|number| *number != 0).then_some(taint));
     }
 

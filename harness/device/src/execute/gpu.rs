@@ -13,7 +13,7 @@ use std::time::Instant;
 use content::alike;
 use lathe_kernels::ReflectError;
 
-use super::{Batch, Execute, Stream};
+use super::{Batch, Execute, Kernels, Stream};
 use crate::error::{Error, Result};
 use crate::gpu::{Bound, DeviceBuffer, Gpu, Pipeline, Pipelines, Policy};
 use crate::plan::PlannedStage;
@@ -232,6 +232,12 @@ impl GpuExecutor {
     pub fn read_values(&self, tensor: TensorId) -> Result<Vec<f32>> {
         let bytes = self.blocks[tensor.0].read(&self.gpu)?;
         Ok(self.recording.tensors[tensor.0].content.values(&bytes))
+    }
+}
+
+impl Kernels for GpuExecutor {
+    fn read_bytes(&mut self, tensor: TensorId) -> Result<Vec<u8>> {
+        self.blocks[tensor.0].read(&self.gpu)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The recording in the interpreter of `lathe-sanitize`: what the device would run, one scalar at a
 //! time, with every access watched.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ pub use lathe_sanitize::Options;
 use lathe_sanitize::{Buffer, Finding, Program, line, run};
 use serde::Serialize;
 
-use super::{Batch, Execute, Stream};
+use super::{Batch, Execute, Kernels, Stream};
 use crate::error::{Error, Result};
 use crate::gpu::poison;
 use crate::plan::Code;
@@ -168,46 +168,62 @@ impl Interpreter {
             }
         };
         let stacks: Vec<Stack> = program.buffers().iter().map(|b| bound(&b.name)).collect();
-        // A tensor may be bound twice to be read: on its own, and with those of other layers.
-        let shares = |i: usize| {
-            let of = |tensor| stacks.iter().filter(|other| other.tensors.contains(tensor)).count();
-            stacks[i].tensors.iter().any(|tensor| of(tensor) > 1)
+        // A tensor may be bound twice: on its own, and with those of other layers.
+        let part_of = |i: usize| {
+            let own = &stacks[i];
+            let within = stacks.iter().enumerate().filter_map(|(j, whole)| {
+                let at = whole.tensors.iter().position(|tensor| *tensor == own.tensors[0])?;
+                let is_within = whole.tensors[at..].starts_with(&own.tensors)
+                    && (!own.is_shared() || own.stride == whole.stride);
+                let is_longer = (whole.tensors.len(), i) > (own.tensors.len(), j);
+                (is_within && is_longer).then_some((j, at as u32 * whole.stride as u32))
+            });
+            within.max_by_key(|(j, _)| (stacks[*j].tensors.len(), std::cmp::Reverse(*j)))
         };
+        let parts: Vec<_> = (0..stacks.len()).map(part_of).collect();
+        let mut lent = HashSet::new();
+        let whole = stacks.iter().zip(&parts).filter(|(_, part)| part.is_none());
+        if let Some(twice) = whole.flat_map(|(s, _)| &s.tensors).find(|t| !lent.insert(t.0)) {
+            let name = &self.recording.tensors[twice.0].name;
+            return Err(Error::CheckFailed(format!("{what}: two bindings overlap in `{name}`")));
+        }
         let mut taken: Vec<Buffer> = Vec::with_capacity(stacks.len());
-        for (i, (stack, buffer)) in stacks.iter().zip(program.buffers()).enumerate() {
-            if buffer.writable && shares(i) {
-                let what = format!("{what}: `{}` is written and bound twice", buffer.name);
-                return Err(Error::CheckFailed(what));
-            }
-            taken.push(self.lend(stack, shares(i)));
+        for (i, stack) in stacks.iter().enumerate() {
+            taken.push(match parts[i] {
+                Some((whole, first)) => {
+                    let last = &self.recording.tensors[stack.tensors[stack.tensors.len() - 1].0];
+                    let before = stack.stride * (stack.tensors.len() as u64 - 1);
+                    let bytes = before + padded(last.content.device_bytes());
+                    Buffer::part(whole, first, bytes as u32)
+                }
+                None => self.lend(stack),
+            });
         }
         let mut buffers: Vec<&mut Buffer> = taken.iter_mut().collect();
         let found = run(&program, groups, &mut buffers, self.options).map_err(refuse);
-        for (i, (stack, buffer)) in stacks.iter().zip(taken).enumerate() {
-            if !shares(i) {
+        for ((stack, buffer), part) in stacks.iter().zip(taken).zip(parts) {
+            if part.is_none() {
                 self.give_back(stack, buffer);
             }
         }
         for finding in found? {
-            let found = placed(code, what, finding);
-            let same = |known: &Found| {
-                (known.fault, &known.file, known.line) == (found.fault, &found.file, found.line)
-            };
-            match self.found.iter_mut().find(|known| same(known)) {
-                Some(known) => known.times += found.times,
-                None => self.found.push(found),
-            }
+            self.note(placed(code, what, finding));
         }
         Ok(())
     }
 
-    /// The memory of a tensor, or of tensors one after another; a copy where others need it too.
-    fn lend(&mut self, stack: &Stack, copies: bool) -> Buffer {
-        let first = self.block(stack.tensors[0]);
-        let mut lent = match copies {
-            true => first.clone(),
-            false => std::mem::replace(first, Buffer::filled(Vec::new())),
-        };
+    /// Adds a fault to those of its lines.
+    pub(crate) fn note(&mut self, found: Found) {
+        let place = |found: &Found| (found.fault, found.file.clone(), found.line);
+        match self.found.iter_mut().find(|known| place(known) == place(&found)) {
+            Some(known) => known.times += found.times,
+            None => self.found.push(found),
+        }
+    }
+
+    /// The memory of a tensor, or of tensors one after another.
+    fn lend(&mut self, stack: &Stack) -> Buffer {
+        let mut lent = std::mem::replace(self.block(stack.tensors[0]), Buffer::filled(Vec::new()));
         if stack.is_shared() {
             let words = stack.stride as usize / 4;
             let count = stack.tensors.len();
@@ -396,5 +412,11 @@ impl Execute for Interpreter {
 
     fn read_f32(&mut self, tensor: TensorId) -> Result<Vec<f32>> {
         Ok(self.recording.tensors[tensor.0].content.values(&self.read(tensor)))
+    }
+}
+
+impl Kernels for Interpreter {
+    fn read_bytes(&mut self, tensor: TensorId) -> Result<Vec<u8>> {
+        Ok(self.read(tensor))
     }
 }

@@ -97,3 +97,9 @@ pub trait Execute {
     /// Reads f32 values (KV values widened) back.
     fn read_f32(&mut self, tensor: TensorId) -> Result<Vec<f32>>;
 }
+
+/// An executor that runs the kernels themselves, over bytes as a device has them.
+pub trait Kernels: Execute {
+    /// The bytes of a tensor.
+    fn read_bytes(&mut self, tensor: TensorId) -> Result<Vec<u8>>;
+}

@@ -1,4 +1,4 @@
-//! `lathe diff`: the first operation at which the device and the reference disagree.
+//! `lathe diff`: the first operation at which the kernels and the reference disagree.
 //!
 //! Every operation is judged on its own: the reference gets the device's inputs, so an error is
 //! found at the operation that makes it, not where it has grown large.
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::execute::Kernels;
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
-use crate::execute::{Execute, GpuExecutor};
 use crate::judge::finite::{self, Narrow};
 use crate::judge::{Outcome, Verdict, judge};
 use crate::plan::recording::{Op, Part, Recording, TensorInit};
@@ -47,8 +47,8 @@ pub enum Source {
 
 /// Runs a step, a chunk or the tail after the last chunk operation by operation and returns the
 /// first that disagrees. `step` is the position at which the part begins.
-pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Option<Divergence>> {
-    let recording = Arc::clone(&executor.recording);
+pub fn part(executor: &mut dyn Kernels, part: Part, step: usize) -> Result<Option<Divergence>> {
+    let recording = Arc::clone(executor.recording());
     recording.refuse_persistent("a comparison by operation")?;
     executor.prepare(&[part])?;
     let mut values: Vec<Value> = recording.tensors.iter().map(|t| light(&t.content)).collect();
@@ -58,7 +58,7 @@ pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Optio
         let outcomes = oracle::judged(op, &values)?;
         let mut left = BTreeMap::new();
         for (tensor, _) in &outcomes {
-            left.insert(*tensor, executor.block(*tensor).read(&executor.gpu)?);
+            left.insert(*tensor, executor.read_bytes(*tensor)?);
         }
         let state = oracle::state(op, &values);
         // The kernel may be right, but all that follows is compared with nothing.
@@ -113,7 +113,7 @@ fn light(content: &TensorInit) -> Value {
 }
 
 fn refresh(
-    executor: &mut GpuExecutor,
+    executor: &mut dyn Kernels,
     recording: &Recording,
     op: &Op,
     values: &mut [Value],
@@ -121,7 +121,7 @@ fn refresh(
     for (_, tensor) in &op.bindings {
         values[tensor.0] = match recording.tensors[tensor.0].content {
             TensorInit::Activation { .. } | TensorInit::Kv { .. } => {
-                Value::F32(executor.read_values(*tensor)?)
+                Value::F32(executor.read_f32(*tensor)?)
             }
             TensorInit::Words(_) => Value::U32(executor.read_words(*tensor)?),
             // Given, or what no reference reads.

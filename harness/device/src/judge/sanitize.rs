@@ -278,7 +278,7 @@ fn case(
             }
             other => verdict.and(other),
         };
-        interpreter.found.extend(other.found);
+        other.found.into_iter().for_each(|found| interpreter.note(found));
     }
     Ok(result(subgroup_size, interpreter.found, verdict))
 }
