@@ -6,6 +6,7 @@ import { wholeWords } from './check.js';
 const NO_TOKEN = 0xffffffff; // chosen where logits are not finite
 const PIECE = 32 << 20; // bytes of weights that are uploaded at once
 const PROMPT_STEPS = 16; // steps of a prompt per submission, without chunks
+const SUBMIT_MS = 8; // time of a submission's steps, twice of which is in flight
 const CHUNK_COST = 128; // tokens that take as long as what a chunk costs whatever its size
 
 /** Sizes of chunks, by index, that hold `count` tokens in the shortest time. */
@@ -136,7 +137,7 @@ export class Decoder {
 
   /**
    * Generates up to `generate` tokens after a prompt. `on(token, text)` hears of each; `stepsPerSubmit`
-   * fixes the steps of a submission, without it they are as many as take 16 ms, at most 32.
+   * fixes the steps of a submission, without it they grow to as many as take 8 ms, at most 32.
    */
   async run(prompt, generate, { on = () => {}, inChunks = true, stepsPerSubmit, seed = this.model.seed, stop = () => false, ends = this.model.end_tokens } = {}) {
     const { engine, model, buffers } = this, { device } = engine;
@@ -198,7 +199,9 @@ export class Decoder {
       const flight = flying.shift();
       await take(flight);
       const now = performance.now();
-      if (!stepsPerSubmit) each = Math.min(most, Math.max(1, Math.round((16 * flight.count) / Math.max(now - last, 0.1))));
+      // The device has nothing to do while a submission is encoded that the ones in flight do not outlast.
+      const fitting = Math.round((SUBMIT_MS * flight.count) / Math.max(now - last, 0.1));
+      if (!stepsPerSubmit) each = Math.max(1, Math.min(most, fitting, 2 * flight.count));
       last = now;
     }
     // What is still in flight belongs to nobody, but its buffers are mapped.

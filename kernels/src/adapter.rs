@@ -23,6 +23,8 @@ pub struct Capabilities {
     pub grid_dimension: u32,
     /// Cooperative matrices that a subgroup multiplies.
     pub cooperative_matrices: Vec<CooperativeMatrix>,
+    /// True of browsers: whatever the text, indices are clamped there.
+    pub web: bool,
     /// Features that the adapter has and that are hidden here.
     pub mask: Mask,
 }
@@ -106,6 +108,7 @@ impl Capabilities {
             bind_groups: 4,
             grid_dimension: 65535,
             cooperative_matrices: Vec::new(),
+            web: false,
             mask: Mask::default(),
         }
     }

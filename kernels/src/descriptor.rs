@@ -365,6 +365,9 @@ pub struct Variant<P: 'static> {
     /// Bytes of the integers that activations are rounded to, by the largest of each 32: 1 to 3,
     /// or 0 where they stay floats.
     pub digits: u32,
+    /// True where it was measured to be the fastest in a browser, although another one is preferred
+    /// elsewhere: clamped indices cost some variants more than others.
+    pub first_on_the_web: Of<P, bool>,
     /// True if codes of quantised weights, zero points and minimums meet activations apart, and a
     /// block's scale its sums.
     pub apart: bool,
@@ -386,6 +389,7 @@ impl<P: 'static> Variant<P> {
         unsupported: &|_, _| None,
         packing: Packing::Blocks,
         digits: 0,
+        first_on_the_web: &|_| false,
         apart: false,
         tolerance: None,
     };
@@ -622,6 +626,7 @@ impl<P: Params> Variant<P> {
                 kept(FusedProducer { output, function, pays: on(pays) })
             }),
             unsupported: on(self.unsupported),
+            first_on_the_web: of(self.first_on_the_web),
             tolerance: self.tolerance.map(of_state),
             name,
             pins_loads,
@@ -736,6 +741,18 @@ impl Kernel {
     /// Variants from the one expected to be fastest downwards.
     pub fn prefer(&self, shape: &Shape) -> &'static [&'static str] {
         (self.prefer)(shape)
+    }
+
+    /// The same for an adapter.
+    pub fn prefer_on<'a>(
+        &'a self,
+        shape: &'a Shape,
+        caps: &Capabilities,
+    ) -> impl Iterator<Item = &'static str> + 'a {
+        let first = |v: &&'static KernelVariant| (v.first_on_the_web)(shape);
+        let on_the_web = if caps.web { self.variants } else { &[] };
+        let first = on_the_web.iter().filter(first).map(|variant| variant.name);
+        first.chain(self.prefer(shape).iter().copied())
     }
 
     /// Bytes and flops a perfect implementation must move and do.

@@ -24,6 +24,7 @@ mod link;
 mod prune;
 #[allow(dead_code, reason = "the build script includes it and uses the rest")]
 mod tokens;
+mod unroll;
 
 /// Everything that a declaration uses.
 mod declare {

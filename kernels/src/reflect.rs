@@ -7,6 +7,7 @@ use naga::{AddressSpace, Block, Module, Statement, StorageAccess};
 use crate::adapter::{CooperativeMatrix, MatrixScalar};
 use crate::descriptor::Constants;
 use crate::prune::prune;
+use crate::unroll::{specialise, unroll};
 use crate::tokens::{Declaration, declarations, tokens};
 
 /// A parsed and validated source with its properties as far as the harness needs them.
@@ -358,7 +359,27 @@ impl Reflection {
         entry: &str,
         constants: &Constants,
     ) -> Result<(Module, ModuleInfo), ReflectError> {
+        self.settled(self.overridden(&self.module, entry, constants)?)
+    }
+
+    /// The same module with loops over arrays written out, as engines that check every index need
+    /// it to keep arrays in registers.
+    pub fn unrolled(
+        &self,
+        entry: &str,
+        constants: &Constants,
+    ) -> Result<(Module, ModuleInfo), ReflectError> {
         let mut module = self.overridden(&self.module, entry, constants)?;
+        // Only this one is called from nowhere.
+        module.entry_points.retain(|point| point.name == entry);
+        prune(&mut module);
+        specialise(&mut module);
+        prune(&mut module);
+        unroll(&mut module);
+        self.settled(module)
+    }
+
+    fn settled(&self, mut module: Module) -> Result<(Module, ModuleInfo), ReflectError> {
         prune(&mut module);
         naga::compact::compact(&mut module, naga::compact::KeepUnused::No);
         settle_array_sizes(&mut module)?;

@@ -52,7 +52,7 @@ impl Kind {
 /// device has. No kind asks for `shader-f16`: kernels unpack f16 from words, and only matrix units,
 /// which browsers do not have, use its types.
 pub fn kinds() -> Vec<Kind> {
-    let minimal = Capabilities::minimal();
+    let minimal = Capabilities { web: true, ..Capabilities::minimal() };
     let large = Capabilities { workgroup_memory: 32 << 10, ..minimal.clone() };
     vec![
         Kind {

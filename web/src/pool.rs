@@ -80,7 +80,7 @@ impl Stage {
         let Code { reflection, constants, .. } = &*stage.code;
         let entry = &stage.entry;
         let name = format!("{}/{}", plan.kernel.name, plan.variant);
-        let (module, info) = reflection.resolved(entry, constants)?;
+        let (module, info) = reflection.unrolled(entry, constants)?;
         let wgsl = Language::Wgsl.write(&module, &info, entry);
         let wgsl = wgsl.map_err(|e| ReflectError::Constants(format!("{name} ({entry}): {e}")))?;
         let used = reflection.entry(entry).map_or(&[][..], |entry| &entry.buffers);

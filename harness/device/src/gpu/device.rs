@@ -253,6 +253,7 @@ impl Gpu {
             bind_groups: device.limits().max_bind_groups,
             grid_dimension: device.limits().max_compute_workgroups_per_dimension,
             cooperative_matrices,
+            web: false,
             mask: Mask::default(),
         };
         let timestamp_period = f64::from(queue.get_timestamp_period());

@@ -49,6 +49,7 @@ pub fn generous() -> Capabilities {
         bind_groups: 4,
         grid_dimension: 65535,
         cooperative_matrices: Vec::new(),
+        web: false,
         mask: Mask::default(),
     }
 }

@@ -1,5 +1,5 @@
 //! Selection of a variant: an explicit choice, or the first of the kernel's preferences that can
-//! run.
+//! run, on the web after the variants that were the fastest there.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ pub fn select(
         return Ok(Selection { plan, why: why + &apart });
     }
     let mut passed_over = Vec::new();
-    for name in kernel.prefer(shape) {
+    for name in kernel.prefer_on(shape, caps) {
         let Some(variant) = kernel.variant(name) else {
             passed_over.push(format!("{name}: no such variant"));
             continue;

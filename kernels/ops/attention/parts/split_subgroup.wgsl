@@ -304,12 +304,13 @@ fn attend_slots(
         if (begin > 0u) { workgroupBarrier(); }
         if (lane < LANES) {
             for (var h = 0u; h < HEADS; h++) {
-                if (h < begin || h >= begin + SUM_HEADS) { continue; }
-                let own = subgroup * SUM_HEADS + h - begin;
-                if (lane == 0u) { shared_tops[own] = vec2<f32>(most[h], norm[h]); }
-                for (var f = 0u; f < per_head; f++) {
-                    let c = lane_chunk(member, f / parts);
-                    if (c < head_chunks()) { shared_sums[own * fours + c * parts + f % parts] = sum[h * per_head + f]; }
+                if (h >= begin && h < begin + SUM_HEADS) {
+                    let own = subgroup * SUM_HEADS + h - begin;
+                    if (lane == 0u) { shared_tops[own] = vec2<f32>(most[h], norm[h]); }
+                    for (var f = 0u; f < per_head; f++) {
+                        let c = lane_chunk(member, f / parts);
+                        if (c < head_chunks()) { shared_sums[own * fours + c * parts + f % parts] = sum[h * per_head + f]; }
+                    }
                 }
             }
         }
