@@ -244,8 +244,9 @@ export class Decoder {
       steps.add(row(at), await this.logits());
       on(at + 1, prompt.length);
     }
-    const edges = model.chunks.flatMap(({ tokens }) => [tokens - 1, tokens, tokens + 1, tokens + 3]);
-    const lengths = new Set([2, 3, ...edges, prompt.length - 1, prompt.length]);
+    // Each ends in another row of a chunk.
+    const edges = model.chunks.flatMap(({ tokens }) => [tokens - 1, tokens, tokens + 3]);
+    const lengths = new Set([2, ...edges, prompt.length]);
     for (const length of [...lengths].filter((length) => model.chunks.length && length > 1 && length <= prompt.length)) {
       if (stop()) break;
       const part = prompt.slice(0, length);

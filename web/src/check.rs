@@ -11,7 +11,6 @@ use lathe_device::judge::check::{
 use lathe_device::plan::target::Target;
 use lathe_device::plan::{PlanError, Subject};
 use lathe_kernels::{FloatFormat, Problem, Role};
-use lathe_reference::Rule;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -353,22 +352,9 @@ impl Made {
 fn pooled(outcome: ExportedOutcome, data: &mut Data) -> Result<OutcomePlan> {
     let wide = |values: &[f64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let judged = match outcome.judged {
-        Judged::Real { value, rules, nmse, largest } => {
-            let bound = rules.iter().map(|rule| match *rule {
-                Rule::Kept { exact: true } => 0.0,
-                Rule::Kept { exact: false } => f64::INFINITY,
-                Rule::Within { bound, may_overflow: true, .. } => -bound,
-                Rule::Within { bound, .. } => bound,
-            });
-            let bound: Vec<f64> = bound.collect();
-            let (mut always, mut overflowing) = (0.0, Vec::new());
-            for (i, (rule, value)) in rules.iter().zip(&value).enumerate() {
-                let Rule::Within { bound, may_overflow, unavoidable } = rule else { continue };
-                match *may_overflow || value.abs() + bound > largest {
-                    true => overflowing.extend([i as f64, *unavoidable]),
-                    false => always += unavoidable,
-                }
-            }
+        Judged::Real { value, bound, spreads, unavoidable, overflowing, nmse, largest } => {
+            let overflowing: Vec<f64> =
+                overflowing.into_iter().flat_map(|(i, error)| [i as f64, error]).collect();
             let exact = value.iter().all(|v| v.is_nan() || f64::from(*v as f32) == *v);
             let rounded: Vec<f32> = bound.iter().map(|b| rounded_up(*b)).collect();
             let fits = rounded.iter().zip(&bound).all(|(r, b)| r.is_finite() == b.is_finite());
@@ -380,10 +366,10 @@ fn pooled(outcome: ExportedOutcome, data: &mut Data) -> Result<OutcomePlan> {
                     wide(&value)
                 })?,
                 bound: data.add(&if fits { narrow(rounded) } else { wide(&bound) })?,
-                spreads: rules.iter().any(|rule| matches!(rule, Rule::Kept { .. })),
+                spreads,
                 largest,
                 nmse,
-                unavoidable: always,
+                unavoidable,
                 overflowing: (!overflowing.is_empty())
                     .then(|| data.add(&wide(&overflowing)))
                     .transpose()?,

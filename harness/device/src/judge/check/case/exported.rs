@@ -71,8 +71,15 @@ pub enum Judged {
     Real {
         /// The values.
         value: Vec<f64>,
-        /// The rule of each.
-        rules: Vec<Rule>,
+        /// The largest difference allowed to each, negative where the kernel may overflow instead.
+        /// Beside a value that is not finite: 0 if that is exact, else infinite.
+        bound: Vec<f64>,
+        /// Values that are not finite are no fault of the oracle.
+        spreads: bool,
+        /// Squared errors allowed on top, of elements that are compared in any case.
+        unavoidable: f64,
+        /// Elements that may pass by overflow, each with its squared error.
+        overflowing: Vec<(usize, f64)>,
         /// The largest NMSE.
         nmse: f64,
         /// The largest value of the stored type.
@@ -97,6 +104,31 @@ pub enum Judged {
         /// All that was ranked: index, value, and the largest difference allowed to it.
         rows: Vec<(u32, f64, f64)>,
     },
+}
+
+impl Judged {
+    fn real(expected: &Expected, tolerance: &Tolerance) -> Self {
+        let (value, largest) = (expected.value.clone(), tolerance.largest());
+        let (mut bound, mut overflowing) = (Vec::with_capacity(value.len()), Vec::new());
+        let (mut spreads, mut all) = (false, 0.0);
+        for (i, value) in value.iter().enumerate() {
+            match expected.rule(i, tolerance) {
+                Rule::Kept { exact } => {
+                    spreads = true;
+                    bound.push(if exact { 0.0 } else { f64::INFINITY });
+                }
+                Rule::Within { bound: own, may_overflow, unavoidable } => {
+                    bound.push(if may_overflow { -own } else { own });
+                    match may_overflow || value.abs() + own > largest {
+                        true => overflowing.push((i, unavoidable)),
+                        false => all += unavoidable,
+                    }
+                }
+            }
+        }
+        let nmse = expected.nmse_limit(tolerance);
+        Self::Real { value, bound, spreads, unavoidable: all, overflowing, nmse, largest }
+    }
 }
 
 /// Fails with the reason if a problem's tensors exceed the largest binding of a device.
@@ -176,17 +208,11 @@ impl Case {
     fn outcomes(&self, outcomes: &Outcomes, problem: &Problem) -> Vec<ExportedOutcome> {
         let declared = self.recording.ops[0].plan.tolerance(problem);
         let bare = bare(&declared);
-        let real = |expected: &Expected, tolerance: &Tolerance| Judged::Real {
-            value: expected.value.clone(),
-            rules: (0..expected.value.len()).map(|i| expected.rule(i, tolerance)).collect(),
-            nmse: expected.nmse_limit(tolerance),
-            largest: tolerance.largest(),
-        };
         let outcome = |(tensor, outcome): &(TensorId, Outcome)| {
             let stored = |id: &TensorId| stored(declared, self.content(*id));
             let judged = match outcome {
-                Outcome::Real(expected) => real(expected, &stored(tensor)),
-                Outcome::Largest(logits) => real(&logits.value(&bare), &stored(tensor)),
+                Outcome::Real(expected) => Judged::real(expected, &stored(tensor)),
+                Outcome::Largest(logits) => Judged::real(&logits.value(&bare), &stored(tensor)),
                 Outcome::Words(words) => Judged::Words(words.clone()),
                 Outcome::Choice { words, at, among } => {
                     let (words, allowed) = (words.clone(), among.allowed(&bare));
