@@ -49,29 +49,50 @@ export function values(tensor, bytes, count) {
   return out;
 }
 
-/** Judges real numbers: each within its bound, all within the limit of squared errors. */
-function judgeReal(name, rule, got) {
-  const { value, bound } = rule;
-  let worst = null, notFinite = null, exceeded = 0, error = 0, energy = 0, zeros = 0;
+/** True if a result is what the stored type makes of a value beyond its largest: that, an infinity, or a NaN. */
+function holdsBeyond(value, bound, got, largest) {
+  const size = Math.abs(value), isNegative = (v) => v < 0 || Object.is(v, -0);
+  return size + bound > largest && (Number.isNaN(got) || (Math.abs(got) >= Math.min(size - bound, largest) && isNegative(got) === isNegative(value)));
+}
+
+/** Judges real numbers as `compare` of reference/src/compare.rs does. */
+export function judgeReal(name, rule, got) {
+  const { value, bound: bounds, spreads, largest } = rule, unavoidableOf = new Map();
+  for (let i = 0; i < rule.overflowing.length; i += 2) unavoidableOf.set(rule.overflowing[i], rule.overflowing[i + 1]);
+  let worst = null, notFinite = null, vanished = null, exceeded = 0, error = 0, energy = 0, unavoidable = rule.unavoidable ?? Infinity;
+  const at = (w) => `[${w.index}] is ${shown(w.got)}, expected ${shown(w.expected)} ± ${shown(w.bound)}`;
+  const failed = (reason, w = null, nmse = null) => ({ status: 'failed', reason: `${name}: ${reason}`, nmse, worst: w });
+  if (!value.length) return failed('nothing to compare: the output is empty');
+  if (got.length !== value.length) return failed(`${got.length} elements, expected ${value.length}`);
   for (let i = 0; i < value.length; i++) {
-    const off = got[i] - value[i], ratio = Math.abs(off) / bound[i];
-    const element = () => ({ tensor: name, index: i, got: got[i], expected: value[i], bound: bound[i], ratio });
-    if (!Number.isFinite(got[i])) notFinite ??= element();
-    else if (!worst || ratio > worst.ratio) worst = element();
+    const bound = Math.abs(bounds[i]), mayOverflow = bounds[i] < 0;
+    if (spreads && !Number.isFinite(value[i])) {
+      const isKept = bounds[i] === 0 ? Object.is(got[i], value[i]) : !Number.isFinite(got[i]);
+      if (!isKept) vanished ??= `[${i}] is ${shown(got[i])}, expected ${shown(value[i])}: a value that is not finite vanished`;
+      continue;
+    }
+    if (!(Number.isFinite(value[i]) && Number.isFinite(bound) && bound > 0)) {
+      return failed(`the oracle itself is at fault: [${i}] expects ${shown(value[i])} ± ${shown(bound)}`);
+    }
+    if ((mayOverflow && !Number.isFinite(got[i])) || holdsBeyond(value[i], bound, got[i], largest)) continue;
+    const off = got[i] - value[i], ratio = Math.abs(off) / bound;
+    if (!Number.isFinite(got[i]) || !worst || ratio > worst.ratio) {
+      const element = { tensor: name, index: i, got: got[i], expected: value[i], bound, ratio };
+      if (!Number.isFinite(got[i])) notFinite ??= element;
+      else worst = element;
+    }
     if (ratio > 1) exceeded++;
-    if (got[i] === 0) zeros++;
     error += off * off;
     energy += value[i] * value[i];
+    unavoidable += unavoidableOf.get(i) ?? 0;
   }
-  const at = (w) => `[${w.index}] is ${shown(w.got)}, expected ${shown(w.expected)} ± ${shown(w.bound)}`;
-  const nmse = error === 0 ? 0 : error / energy;
-  const failed = (reason, w = worst) => ({ status: 'failed', reason: `${name}: ${reason}`, nmse, worst: w });
-  if (!value.length) return failed('nothing to compare: the output is empty');
+  const nmse = error === 0 ? 0 : error / energy, limit = rule.nmse ?? Infinity;
   if (notFinite) return failed(`not finite: ${at(notFinite)}`, notFinite);
-  if (exceeded && zeros === value.length) return failed(`all ${zeros} elements are zero: ${at(worst)}`);
-  if (exceeded) return failed(`${exceeded} of ${value.length} elements out of bound, worst ${at(worst)}`);
-  if (nmse > rule.nmse && !(error <= rule.nmse * energy + rule.unavoidable)) {
-    return failed(`NMSE ${shown(nmse)} over the limit ${shown(rule.nmse)}, worst ${at(worst)}`);
+  if (vanished) return failed(vanished);
+  if (exceeded && got.every((v) => v === 0)) return failed(`all ${got.length} elements are zero: ${at(worst)}`, worst, nmse);
+  if (exceeded) return failed(`${exceeded} of ${value.length} elements out of bound, worst ${at(worst)}`, worst, nmse);
+  if (!(nmse <= limit || error <= limit * energy + unavoidable)) {
+    return failed(`NMSE ${shown(nmse)} over the limit ${shown(limit)}${worst ? `, worst ${at(worst)}` : ''}`, worst, nmse);
   }
   return { status: 'passed', nmse: energy === 0 ? 0 : nmse, worst };
 }
@@ -119,6 +140,16 @@ export function both(one, next) {
   if (next.status !== 'passed') return next;
   const worst = [one.worst, next.worst].filter(Boolean).sort((a, b) => b.ratio - a.ratio)[0] ?? null;
   return { status: 'passed', nmse: Math.max(one.nmse, next.nmse), worst };
+}
+
+/** Values, bounds, and errors of elements that may overflow, of an outcome of real numbers. */
+export function realsOf(data, { len, value, bound, overflowing }) {
+  const floats = async (range, length) => {
+    if (!range) return new Float64Array(0);
+    const { buffer } = (await data.read(range)).slice();
+    return buffer.byteLength === 4 * length ? new Float32Array(buffer) : new Float64Array(buffer);
+  };
+  return [floats(value, len), floats(bound, len), floats(overflowing, 0)];
 }
 
 /** A case on a device: guarded buffers with its inputs, and its dispatches. */
@@ -226,15 +257,15 @@ export class Prepared {
       }
       content.set(i, own);
     }
-    const floats = async (range, Type = Float64Array) => new Type((await engine.data.read(range)).slice().buffer);
+    const floats = async (range) => new Float64Array((await engine.data.read(range)).slice().buffer);
     const words32 = async (range) => new Uint32Array((await engine.data.read(range)).slice().buffer);
     let verdict = { status: 'passed', nmse: 0, worst: null }, chosen = null;
     for (const outcome of plan.runs[run]) {
       const tensor = plan.tensors[outcome.tensor], bytes = content.get(outcome.tensor), words = new Uint32Array(bytes.buffer);
       let next;
       if (outcome.rule === 'real') {
-        const value = await floats(outcome.value, outcome.exact ? Float32Array : Float64Array), bound = await floats(outcome.bound, Float32Array);
-        next = judgeReal(tensor.name, { ...outcome, value, bound }, values({ ...tensor, values: value.length }, bytes, value.length));
+        const [value, bound, overflowing] = await Promise.all(realsOf(engine.data, outcome));
+        next = judgeReal(tensor.name, { ...outcome, value, bound, overflowing }, values({ ...tensor, values: value.length }, bytes, value.length));
       } else if (outcome.rule === 'words') {
         next = judgeWords(tensor.name, await words32(outcome.words), words);
       } else if (outcome.rule === 'choice') {

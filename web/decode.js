@@ -224,8 +224,62 @@ export class Decoder {
     return all;
   }
 
+  /**
+   * NMSE of the logits after each token of a prompt, and of those after prompts in chunks of lengths
+   * around the sizes of chunks, from expected rows. `on` hears of tokens done and their number.
+   */
+  async compareLogits(prompt, expected, { on = () => {}, stop = () => false } = {}) {
+    const { model, engine: { device } } = this, { vocab } = model;
+    const row = (at) => expected.subarray(at * vocab, (at + 1) * vocab);
+    const steps = new Errors(), chunked = new Errors();
+    this.reset(prompt, model.seed);
+    const dispatch = (parts) => {
+      const encoder = device.createCommandEncoder(), pass = encoder.beginComputePass();
+      for (const part of parts) encode(pass, part);
+      pass.end();
+      device.queue.submit([encoder.finish()]);
+    };
+    for (let at = 0; at < prompt.length && !stop(); at++) {
+      dispatch([this.step]);
+      steps.add(row(at), await this.logits());
+      on(at + 1, prompt.length);
+    }
+    const edges = model.chunks.flatMap(({ tokens }) => [tokens - 1, tokens, tokens + 1, tokens + 3]);
+    const lengths = new Set([2, 3, ...edges, prompt.length - 1, prompt.length]);
+    for (const length of [...lengths].filter((length) => model.chunks.length && length > 1 && length <= prompt.length)) {
+      if (stop()) break;
+      const part = prompt.slice(0, length);
+      this.reset(part, model.seed);
+      for (const parts of await this.promptParts(length, true)) dispatch(parts);
+      chunked.add(row(length - 1), await this.logits());
+      on(length, prompt.length);
+    }
+    return { rows: steps.rows, nmse: steps.nmse, chunked_rows: chunked.rows, chunked_nmse: chunked.rows ? chunked.nmse : null };
+  }
+
   destroy() {
     for (const buffer of this.buffers) buffer.destroy();
+  }
+}
+
+/** Squared errors of rows beside those expected. */
+class Errors {
+  constructor() {
+    Object.assign(this, { rows: 0, error: 0, energy: 0 });
+  }
+
+  add(expected, got) {
+    this.rows++;
+    for (let i = 0; i < expected.length; i++) {
+      this.error += (got[i] - expected[i]) ** 2;
+      this.energy += expected[i] ** 2;
+    }
+  }
+
+  /** Infinite for results that are not finite. */
+  get nmse() {
+    const nmse = this.error === 0 ? 0 : this.error / this.energy;
+    return Number.isNaN(nmse) ? Infinity : nmse;
   }
 }
 

@@ -181,7 +181,7 @@ function offer(result) {
   }
 }
 
-async function run(what) {
+async function run(what, typed = null) {
   if (state.busy) return;
   Object.assign(state, { busy: true, stop: false, rows: new Map() });
   element('error').hidden = true;
@@ -199,7 +199,7 @@ async function run(what) {
   try {
     const result = await work(state.engine, what, {
       filter: setup.get('filter') ?? '', command: null, os: navigator.userAgentData?.platform ?? navigator.platform, progress: say, token: onToken,
-      checked: onChecked, benched: onBenched, prompted: onPrompt, stop: () => state.stop,
+      checked: onChecked, benched: onBenched, prompted: onPrompt, typed, stop: () => state.stop,
     });
     if (result.check) onChecks(result.check);
     if (result.bench) onBench(result.bench);
@@ -238,6 +238,14 @@ async function main() {
   element('controls').hidden = false;
   enable();
   for (const name of ['check', 'bench', 'decode']) element(`run-${name}`).onclick = () => run([name]);
+  const { models } = engine.kind, silent = models.filter((model) => !model.tokenizer);
+  element('ask').hidden = !models.length || silent.length === models.length;
+  element('untyped').hidden = !silent.length;
+  element('untyped').textContent = silent.map((model) => `No prompt can be typed for ${model.name}: ${model.no_tokenizer}.`).join(' ');
+  element('ask').onsubmit = (event) => {
+    event.preventDefault();
+    if (element('typed').value) run(['decode'], { text: element('typed').value, generate: Math.max(1, Number(element('count').value) || 1) });
+  };
   element('stop').onclick = () => { state.stop = true; };
   if (setup.get('run')) await run(setup.get('run').split(','));
 }

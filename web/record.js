@@ -4,6 +4,7 @@ import { Refusal } from './engine.js';
 import { checkAll, shown } from './check.js';
 import { benchAll } from './bench.js';
 import { Decoder, alike } from './decode.js';
+import { Tokenizer } from './tokenizer.js';
 
 const SCHEMA_VERSION = 1;
 const REPEATS = 3; // runs of a prompt that are timed, after one that warms up
@@ -35,14 +36,21 @@ function tests(engine, decoder, prompt, runs, date) {
   return all;
 }
 
-/** Decodes every prompt of every model of the kind. */
-async function decodeAll(engine, { progress = () => {}, token = () => {}, say = () => {}, repeats = engine.software ? 0 : REPEATS, stop = () => false, prompted = () => {}, date }) {
+/** A prompt that somebody typed: `{ text, generate }`. */
+async function promptOf(engine, model, { text, generate }) {
+  if (!model.tokenizer) throw new Refusal(`This page does not tokenize for ${model.name}: ${model.no_tokenizer}.`);
+  const tokens = (await Tokenizer.of(engine.data, model.tokenizer)).encode(text);
+  return { text, tokens, generate: Math.max(1, Math.min(generate, model.context - tokens.length + 1)), expected: null };
+}
+
+/** Decodes every prompt of every model of the kind, or one that was typed. */
+async function decodeAll(engine, { progress = () => {}, token = () => {}, say = () => {}, repeats = engine.software ? 0 : REPEATS, stop = () => false, prompted = () => {}, typed = null, date }) {
   const results = [], all = [];
   for (const model of engine.kind.models) {
     const decoder = await Decoder.load(engine, model, (what, done, total) => progress(`${model.name}: ${what} ${done} of ${total}`));
     progress('');
     try {
-      for (const prompt of model.prompts) {
+      for (const prompt of typed ? [await promptOf(engine, model, typed)] : model.prompts) {
         if (stop()) break;
         const result = { model: model.name, prompt_tokens: prompt.tokens.length, load_ms: decoder.loadMs, compile_ms: decoder.compileMs };
         prompted(model, prompt);
@@ -50,7 +58,8 @@ async function decodeAll(engine, { progress = () => {}, token = () => {}, say = 
         try {
           const first = await decoder.run(prompt.tokens, prompt.generate, { on: (id, text) => token(text, id), stop });
           token('\n', null);
-          const apart = await decoder.run(prompt.tokens, prompt.generate, { inChunks: false, stepsPerSubmit: 1, stop });
+          // Where there are logits they are compared token by token and in chunks.
+          const apart = prompt.logits ? first : await decoder.run(prompt.tokens, prompt.generate, { inChunks: false, stepsPerSubmit: 1, stop });
           // Software takes seconds a token, and its times are no subject.
           const runs = repeats ? [] : [first];
           for (let i = 0; i < repeats && !stop(); i++) runs.push(await decoder.run(prompt.tokens, prompt.generate, { stop }));
@@ -61,11 +70,18 @@ async function decodeAll(engine, { progress = () => {}, token = () => {}, say = 
             as_expected: prompt.expected ? alike(first.generated, prompt.expected) : null, expected: prompt.expected?.length ?? null,
           });
           if (runs.length) all.push(...tests(engine, decoder, prompt, runs, date));
+          if (prompt.logits) {
+            const rows = new Float32Array((await engine.data.read(prompt.logits.rows)).slice().buffer);
+            const on = (at, count) => progress(`${model.name}: logits ${at} of ${count}`);
+            const tokens = [...prompt.tokens, ...(prompt.expected ?? [])].slice(0, rows.length / model.vocab);
+            result.logits = { wanted: tokens.length, ...(await decoder.compareLogits(tokens, rows, { on, stop })), limit: prompt.logits.nmse, chunked_limit: prompt.logits.chunk_nmse };
+          }
         } catch (error) {
           if (engine.isLost !== null || !(error instanceof Refusal)) throw error;
           result.error = error.message;
         }
-        result.good = !result.error && result.runs_alike && (result.expected === null || (result.as_expected === result.expected && result.generated.length === result.expected));
+        const { logits } = result, close = !logits || (logits.rows === logits.wanted && logits.nmse <= logits.limit && !(logits.chunked_nmse > logits.chunked_limit));
+        result.good = !result.error && result.runs_alike && close && (result.expected === null || (result.as_expected === result.expected && result.generated.length === result.expected));
         results.push(result);
       }
     } finally {
@@ -80,8 +96,10 @@ export async function work(engine, what, options) {
   const { filter, progress = () => {}, say = () => {} } = options, date = seconds(), about = { ...options, date };
   const result = { good: true, adapter: engine.name, engine: engine.engine, kind: engine.kind.name, passed_over: engine.passed };
   if (what.includes('check') && engine.kind.check.length + engine.kind.unavailable.length) {
+    const begun = performance.now();
     const on = (one, done, total) => {
-      progress(`${done} of ${total} ${one.kernel}/${one.variant}`);
+      const minutes = (((performance.now() - begun) / done) * (total - done)) / 60e3;
+      progress(`${done} of ${total} ${one.kernel}/${one.variant}${minutes > 1 ? `, some ${minutes.toFixed(0)} minutes left` : ''}`);
       options.checked?.(one, done, total);
       if (one.status === 'failed') say(`FAILED ${one.kernel}/${one.variant}: ${one.reason}\n  repeat: ${one.repeat}`);
     };
@@ -128,6 +146,11 @@ export function summary(result) {
     }
     const expected = one.expected === null ? '' : `, ${one.as_expected} of ${one.expected} as the reference`;
     const alikeText = one.runs_alike ? '' : ', RUNS DIFFER';
+    if (one.logits) {
+      const { logits } = one, chunked = logits.chunked_rows ? `, in chunks ${shown(logits.chunked_nmse)} (limit ${shown(logits.chunked_limit)}) over ${logits.chunked_rows}` : '';
+      const far = logits.nmse > logits.limit || logits.chunked_nmse > logits.chunked_limit ? 'FAILED ' : '';
+      lines.push(`${far}${one.model}: NMSE of logits ${shown(logits.nmse)} (limit ${shown(logits.limit)}) over ${logits.rows} tokens${chunked}`);
+    }
     lines.push(`${one.model}: ${one.generated.length} tokens after ${one.prompt_tokens}${expected}${alikeText}; first ${one.ttft_ms.toFixed(1)} ms, ${shown(one.decode_tok_s)} tok/s, ${one.dispatches_per_token} dispatches per token`);
   }
   if (!lines.length) lines.push('The export has nothing of this for the kind of device.');

@@ -125,6 +125,13 @@ fn a_value_beyond_f16_ends_a_decode_with_its_cure() {
                     assert!(said.contains(word), "{golden} {executor} {more:?}: {said}");
                 }
             }
+            if executor == "gpu" {
+                let diff = ["diff", &path, "--prompt-tokens", "2,5,7"];
+                let said = common::ended(&common::lathe(&diff), 1);
+                for word in ["(l0.ffn_act)", "beyond 65504", chunks] {
+                    assert!(said.contains(word), "{golden}: {said}");
+                }
+            }
             let cured = decode(&path, &["--prompt-activations", "f32"]);
             assert_eq!(tokens(&cured), expected, "{golden} {executor}");
         }

@@ -8,7 +8,7 @@ use lathe_harness::plan::Plan;
 use lathe_harness::plan::recording::Part;
 use lathe_harness::plan::select::{Hints, select};
 use lathe_harness::plan::target::Target;
-use lathe_kernels::{Capabilities, Constants, CooperativeMatrix, MatrixScalar, kernels};
+use lathe_kernels::{Capabilities, Constants, CooperativeMatrix, MatrixScalar, Problem, kernels};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -269,4 +269,47 @@ fn attention_does_not_mix_what_no_token_filled() {
         assert!(expected.iter().all(|v| v.is_finite()), "{name}/{}", variant.name);
         assert_eq!(got, expected, "{name}/{}", variant.name);
     }
+}
+
+/// Subgroups of 4 and of 16, which software Vulkan has by the width of its vectors: every kernel
+/// that uses subgroups on its smallest case, in turns. A run of the suite with
+/// `LP_NATIVE_VECTOR_WIDTH` has all cases.
+#[test]
+fn subgroups_of_4_and_of_16_agree_too() {
+    const WIDTH: &str = "LP_NATIVE_VECTOR_WIDTH";
+    let Some(gpu) = common::own_gpu() else { return };
+    if !gpu.adapter.name.contains("llvmpipe") || std::env::var_os(WIDTH).is_some() {
+        eprintln!("UNAVAILABLE, not tested: only Mesa's software Vulkan has subgroups of any size");
+        return;
+    }
+    let mut checked = 0;
+    for (at, target) in Target::parse(None).unwrap().iter().enumerate() {
+        let (lanes, bits) = [(4, "128"), (16, "512")][at % 2];
+        let caps = Capabilities { subgroup: Some((lanes, lanes)), ..gpu.caps.clone() };
+        let (kernel, name) = (target.kernel, target.kernel.name);
+        let uses = |variant: &str| {
+            let needs = lathe_kernels::reflection(name, variant).unwrap();
+            needs.needs_subgroup && needs.needs_cooperative_matrix.is_empty()
+        };
+        let mut subjects = target.subjects.iter().filter(|subject| uses(subject.variant.name));
+        let runs = |problem: &Problem| subjects.clone().any(|s| s.plan(problem, &caps).is_ok());
+        let bytes = |problem: &Problem| kernel.cost(problem).bytes;
+        let all = kernel.cases().into_iter().filter(runs);
+        let Some(problem) = all.min_by(|a, b| bytes(a).total_cmp(&bytes(b))) else {
+            assert!(subjects.next().is_none(), "{name}: no case for subgroups of {lanes}");
+            continue;
+        };
+        let shape = kernel.show(&problem);
+        let mut check = common::command(&["check", name, "--shape", &shape, "--json"]);
+        let document = common::document(&check.env(WIDTH, bits).output().unwrap());
+        assert_eq!(document["failed"], 0, "{name} {shape}: {document}");
+        assert_eq!(document["adapter"]["subgroup_size"], serde_json::json!([lanes, lanes]));
+        let passed =
+            document["cases"].as_array().unwrap().iter().filter(|case| {
+                case["status"] == "passed" && uses(case["variant"].as_str().unwrap())
+            });
+        assert!(passed.count() > 0, "{name} {shape}: {document}");
+        checked += 1;
+    }
+    assert!(checked > 10, "{checked}");
 }

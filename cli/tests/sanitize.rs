@@ -1,15 +1,18 @@
 //! The interpreter against naga and the device: every operator and builtin function by type, and
 //! every variant's smallest case. Faults of each kind are planted in `sanitize/tests`.
 
+use lathe_harness::decode::{DecodeOptions, Session};
 use lathe_harness::execute::interpreter::Found;
 use lathe_harness::judge::check::Verdict;
 use lathe_harness::judge::sanitize::{self, CaseResult, Report, Request};
+use lathe_harness::plan::persistent::Persistent;
 use lathe_harness::plan::target::Target;
 use lathe_harness::wgpu;
+use lathe_kernels::KvFormat;
 use lathe_sanitize::{Buffer, Options, Program, run};
 use wgpu::util::{BufferInitDescriptor, DeviceExt as _};
 
-use crate::common::{Device, gpu};
+use crate::common::{Device, GOLDENS, Golden, gpu};
 
 /// Largest difference of a result on the device.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +24,7 @@ enum Within {
 }
 use Within::{Bits, Near};
 
-/// Arguments `a`, `b` and `c`, and expressions of them that are words.
+/// Arguments `a`, `b` and `c`, and expressions of them, divided by semicolons.
 struct Table {
     ty: &'static str,
     arguments: &'static [u32],
@@ -32,126 +35,76 @@ const fn f(value: f32) -> u32 {
     value.to_bits()
 }
 
+#[rustfmt::skip]
 const FLOATS: &[u32] = &[
-    f(0.0),
-    f(1.0),
-    f(-1.0),
-    f(0.5),
-    f(-0.5),
-    f(1.5),
-    f(2.5),
-    f(-2.5),
-    f(3.7),
-    f(-0.001),
-    f(100.25),
-    f(-7.75),
-    f(0.3),
-    f(1234.5),
-    f(-65.0),
-    f(0.007),
+    f(0.0), f(1.0), f(-1.0), f(0.5), f(-0.5), f(1.5), f(2.5), f(-2.5), f(3.7), f(-0.001),
+    f(100.25), f(-7.75), f(0.3), f(1234.5), f(-65.0), f(0.007),
 ];
-
+#[rustfmt::skip]
+const HALVES: &[u32] = &[
+    f(0.0), f(1.0), f(-1.0), f(0.5), f(-0.5), f(1.5), f(2.5), f(-2.5), f(3.7), f(-0.001),
+    f(100.25), f(-7.75), f(0.3), f(-65.0), f(0.007), f(12.0),
+];
+#[rustfmt::skip]
 const INTEGERS: &[u32] = &[
-    0,
-    1,
-    2,
-    3,
-    5,
-    7,
-    31,
-    32,
-    100,
-    255,
-    256,
-    65_535,
-    0x7fff_ffff,
-    0x8000_0000,
-    0xffff_ffff,
-    0xdead_beef,
-    0x8040_2010,
-    0xffff_fff0,
+    0, 1, 2, 3, 5, 7, 31, 32, 100, 255, 256, 65_535, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff,
+    0xdead_beef, 0x8040_2010, 0xffff_fff0,
 ];
 
 /// Transcendental functions: WGSL allows these errors, software Vulkan keeps them.
 const ROUGH: Within = Near(1e-4, 1e-4);
 const CLOSE: Within = Near(1e-6, 1e-6);
+const HALF: Within = Near(2e-3, 2e-3);
 
 const TABLES: &[Table] = &[
     Table {
         ty: "f32",
         arguments: FLOATS,
         rows: &[
-            (Bits, "a + b"),
-            (Bits, "a - b"),
-            (Bits, "a * b"),
-            (CLOSE, "a / (abs(b) + 1.0)"),
-            (Bits, "-a"),
-            (Bits, "abs(a)"),
-            (Bits, "min(a, b)"),
-            (Bits, "max(a, b)"),
-            (Bits, "clamp(a, -1.0, 2.0)"),
-            (Bits, "saturate(a)"),
-            (Bits, "floor(a)"),
-            (Bits, "ceil(a)"),
-            (Bits, "round(a)"),
-            (Bits, "trunc(a)"),
-            (CLOSE, "fract(a)"),
-            (Bits, "sign(a)"),
-            (Bits, "step(a, b)"),
-            (CLOSE, "fma(a, b, c)"),
-            (Near(1e-5, 1e-4), "mix(a, b, c)"),
-            (Near(1e-5, 1e-4), "a % (abs(b) + 1.0)"),
-            (CLOSE, "sqrt(abs(a))"),
-            (CLOSE, "inverseSqrt(abs(a) + 0.1)"),
-            (ROUGH, "exp(0.01 * a)"),
-            (ROUGH, "exp2(0.01 * a)"),
-            (ROUGH, "log(abs(a) + 0.1)"),
-            (ROUGH, "log2(abs(a) + 0.1)"),
-            (Near(1e-3, 1e-3), "sin(0.1 * a)"),
-            (Near(1e-3, 1e-3), "cos(0.1 * a)"),
-            (Near(1e-3, 1e-3), "tan(0.0005 * a)"),
-            (Near(1e-3, 1e-3), "atan(a)"),
-            (Near(1e-3, 1e-3), "atan2(a, abs(b) + 0.1)"),
-            (Near(1e-3, 1e-3), "asin(clamp(a, -1.0, 1.0))"),
-            (Near(1e-3, 1e-3), "acos(clamp(a, -1.0, 1.0))"),
-            (Near(1e-3, 1e-3), "sinh(0.001 * a)"),
-            (Near(1e-3, 1e-3), "cosh(0.001 * a)"),
-            (Near(1e-3, 1e-3), "tanh(a)"),
-            (Near(1e-3, 1e-3), "asinh(a)"),
-            (Near(1e-3, 1e-3), "acosh(abs(a) + 1.0)"),
-            (Near(1e-3, 1e-3), "atanh(0.0005 * a)"),
+            (
+                Bits,
+                "a + b; a - b; a * b; -a; abs(a); min(a, b); max(a, b); clamp(a, -1.0, 2.0); \
+                 saturate(a); floor(a); ceil(a); round(a); trunc(a); sign(a); step(a, b); \
+                 modf(a).whole; frexp(a).fract; f32(frexp(a).exp); ldexp(a, 3); quantizeToF16(a); \
+                 select(a, b, a < b); select(a, b, a >= b); select(a, b, a == b); \
+                 select(a, b, a > b); select(a, b, a <= b); select(a, b, a != 0.5); f32(i32(a)); \
+                 f32(u32(abs(a))); f32(bool(a)); vec4(a, b, c, 1.0).zxyw[i % 4u]; \
+                 array<f32, 3>(a, b, c)[i % 3u]; (2.0 * mat2x2<f32>(a, b, c, 1.0))[1].x; \
+                 (mat2x2<f32>(a, b, c, 1.0) + mat2x2<f32>(b, a, c, 2.0))[0].y; \
+                 transpose(mat2x3<f32>(a, b, c, 1.0, 2.0, 3.0))[2].y; \
+                 unpack2x16float(pack2x16float(vec2(a, b))).y; f32(all(vec2(a, b) < vec2(b, c)))",
+            ),
+            (
+                CLOSE,
+                "a / (abs(b) + 1.0); fract(a); fma(a, b, c); sqrt(abs(a)); \
+                 inverseSqrt(abs(a) + 0.1); degrees(a); radians(a); length(vec3(a, b, c)); \
+                 distance(vec2(a, b), vec2(b, c)); distance(a, b); length(a); modf(a).fract",
+            ),
+            (
+                Near(1e-5, 1e-4),
+                "mix(a, b, c); a % (abs(b) + 1.0); mix(vec2(a, b), vec2(b, c), 0.3).y",
+            ),
+            (
+                ROUGH,
+                "exp(0.01 * a); exp2(0.01 * a); log(abs(a) + 0.1); log2(abs(a) + 0.1); \
+                 normalize(vec3(a, b, 1.0)).x; smoothstep(-3.0, 5.0, a)",
+            ),
+            (
+                Near(1e-3, 1e-3),
+                "sin(0.1 * a); cos(0.1 * a); tan(0.0005 * a); atan(a); atan2(a, abs(b) + 0.1); \
+                 asin(clamp(a, -1.0, 1.0)); acos(clamp(a, -1.0, 1.0)); sinh(0.001 * a); \
+                 cosh(0.001 * a); tanh(a); asinh(a); acosh(abs(a) + 1.0); atanh(0.0005 * a)",
+            ),
             (Near(1e-3, 1e-4), "pow(abs(a) + 0.1, clamp(b, -2.0, 2.0))"),
-            (Near(1e-4, 1e-4), "smoothstep(-3.0, 5.0, a)"),
-            (CLOSE, "degrees(a)"),
-            (CLOSE, "radians(a)"),
-            (CLOSE, "length(vec3(a, b, c))"),
-            (CLOSE, "distance(vec2(a, b), vec2(b, c))"),
-            (Near(1e-5, 1e-2), "dot(vec3(a, b, c), vec3(c, a, b))"),
-            (Near(1e-5, 1e-1), "cross(vec3(a, b, c), vec3(c, a, b)).y"),
-            (ROUGH, "normalize(vec3(a, b, 1.0)).x"),
-            (Near(1e-4, 1e-2), "reflect(vec2(a, 0.01 * b), vec2(0.6, 0.8)).y"),
-            (CLOSE, "modf(a).fract"),
-            (Bits, "modf(a).whole"),
-            (Bits, "frexp(a).fract"),
-            (Bits, "f32(frexp(a).exp)"),
-            (Bits, "ldexp(a, 3)"),
-            (Bits, "quantizeToF16(a)"),
-            (Bits, "select(a, b, a < b)"),
-            (Bits, "select(a, b, a >= b)"),
-            (Bits, "select(a, b, a == b)"),
-            (Bits, "select(a, b, a != 0.5)"),
-            (Bits, "f32(i32(a))"),
-            (Bits, "f32(u32(abs(a)))"),
-            (Bits, "f32(bool(a))"),
-            (Bits, "vec4(a, b, c, 1.0).zxyw[i % 4u]"),
-            (Bits, "array<f32, 3>(a, b, c)[i % 3u]"),
-            (Near(1e-5, 1e-1), "(mat2x2<f32>(a, b, c, 1.0) * vec2(c, b)).x"),
-            (Near(1e-5, 1e-1), "(vec2(c, b) * mat2x3<f32>(a, b, c, 1.0, 2.0, a)[0].xy).x"),
-            (Near(1e-5, 1e-1), "(vec3(c, b, a) * mat2x3<f32>(a, b, c, 1.0, 2.0, a)).y"),
-            (Near(1e-5, 1e-1), "(mat2x2<f32>(a, b, c, 1.0) * mat2x2<f32>(b, c, a, 2.0))[1].x"),
-            (Bits, "transpose(mat2x3<f32>(a, b, c, 1.0, 2.0, 3.0))[2].y"),
-            (Bits, "(2.0 * mat2x2<f32>(a, b, c, 1.0))[1].x"),
-            (Bits, "unpack2x16float(pack2x16float(vec2(a, b))).y"),
+            (
+                Near(1e-5, 1e-1),
+                "dot(vec3(a, b, c), vec3(c, a, b)); cross(vec3(a, b, c), vec3(c, a, b)).y; \
+                 (mat2x2<f32>(a, b, c, 1.0) * vec2(c, b)).x; \
+                 (vec2(c, b) * mat2x3<f32>(a, b, c, 1.0, 2.0, a)[0].xy).x; \
+                 (vec3(c, b, a) * mat2x3<f32>(a, b, c, 1.0, 2.0, a)).y; \
+                 (mat2x2<f32>(a, b, c, 1.0) * mat2x2<f32>(b, c, a, 2.0))[1].x; \
+                 reflect(vec2(a, 0.01 * b), vec2(0.6, 0.8)).y",
+            ),
             (Near(0.0, 8e-3), "unpack4x8snorm(pack4x8snorm(vec4(a, b, c, 0.25))).z"),
             (Near(0.0, 4e-3), "unpack4x8unorm(pack4x8unorm(vec4(a, b, c, 0.25))).w"),
             (Near(0.0, 4e-5), "unpack2x16snorm(pack2x16snorm(vec2(a, b))).x"),
@@ -159,109 +112,143 @@ const TABLES: &[Table] = &[
         ],
     },
     Table {
+        ty: "f16",
+        arguments: HALVES,
+        rows: &[
+            (
+                Bits,
+                "-a; abs(a); min(a, b); max(a, b); clamp(a, -1.0h, 2.0h); saturate(a); floor(a); \
+                 ceil(a); round(a); trunc(a); sign(a); step(a, b); select(a, b, a < b); \
+                 select(a, b, a >= b); select(a, b, a == b); select(a, b, a != 0.5h); f16(i32(a)); \
+                 f16(u32(abs(a))); f16(bool(a)); f16(f32(a)); vec4(a, b, c, 1.0h).zxyw[i % 4u]; \
+                 array<f16, 3>(a, b, c)[i % 3u]; transpose(mat2x3<f16>(a, b, c, 1, 2, 3))[2].y",
+            ),
+            (
+                HALF,
+                "a + b; a - b; a * b; a / (abs(b) + 1.0h); fract(a); fma(a, 0.5h, b); \
+                 mix(a, b, 0.25h); sqrt(abs(a)); inverseSqrt(abs(a) + 0.1h); exp(0.01h * a); \
+                 exp2(0.01h * a); length(vec2(a, b)); distance(vec2(a, b), vec2(b, c)); \
+                 normalize(vec3(a, b, 1.0h)).x; tanh(0.1h * a); radians(a)",
+            ),
+            (
+                Near(1e-2, 1e-2),
+                "log(abs(a) + 0.1h); log2(abs(a) + 0.1h); sin(0.1h * a); cos(0.1h * a); \
+                 tan(0.01h * a); atan(a); atan2(a, abs(b) + 0.1h); asin(clamp(a, -1.0h, 1.0h)); \
+                 acos(clamp(a, -1.0h, 1.0h)); sinh(0.01h * a); cosh(0.01h * a); asinh(a); \
+                 acosh(abs(a) + 1.0h); atanh(0.005h * a); smoothstep(-3.0h, 5.0h, a); \
+                 pow(abs(a) + 0.1h, clamp(b, -1.0h, 1.0h)); degrees(a); a % 4.0h",
+            ),
+            (
+                Near(4e-3, 64.0),
+                "dot(vec2(a, b), vec2(c, a)); cross(vec3(a, b, c), vec3(c, a, b)).y; \
+                 (mat2x2<f16>(a, b, c, 1.0h) * vec2(c, b)).x; \
+                 (mat2x2<f16>(a, b, c, 1.0h) * mat2x2<f16>(b, c, a, 2.0h))[1].x",
+            ),
+        ],
+    },
+    Table {
+        ty: "bool",
+        arguments: INTEGERS,
+        rows: &[(
+            Bits,
+            "a && b; a || b; !a; a & b; a | b; a == b; a != b; select(a, b, c); all(vec2(a, b)); \
+             any(vec3(a, b, c)); all(vec2(a, b) & vec2(c, a)); any(vec2(a, b) | vec2(b, c)); \
+             all(!vec2(a, b)); all(vec2(a, b) == vec2(b, a)); f32(a) > f32(b); i32(a) < i32(b); \
+             u32(a) >= u32(b); bool(f32(a)); all(select(vec2(a, b), vec2(c, a), vec2(b, c)))",
+        )],
+    },
+    Table {
         ty: "u32",
         arguments: INTEGERS,
-        rows: &[
-            (Bits, "a + b"),
-            (Bits, "a - b"),
-            (Bits, "a * b"),
-            (Bits, "a / max(b, 1u)"),
-            (Bits, "a % max(b, 1u)"),
-            (Bits, "a & b"),
-            (Bits, "a | b"),
-            (Bits, "a ^ b"),
-            (Bits, "~a"),
-            (Bits, "a << (b & 31u)"),
-            (Bits, "a >> (b & 31u)"),
-            (Bits, "min(a, b)"),
-            (Bits, "max(a, b)"),
-            (Bits, "clamp(a, 5u, 1000u)"),
-            (Bits, "countLeadingZeros(a)"),
-            (Bits, "countTrailingZeros(a)"),
-            (Bits, "countOneBits(a)"),
-            (Bits, "reverseBits(a)"),
-            (Bits, "firstLeadingBit(a)"),
-            (Bits, "firstTrailingBit(a)"),
-            (Bits, "extractBits(a, b & 31u, 5u)"),
-            (Bits, "insertBits(a, c, b & 15u, 9u)"),
-            (Bits, "dot4U8Packed(a, b)"),
-            (Bits, "u32(dot4I8Packed(a, b))"),
-            (Bits, "dot(unpack4xU8(a), vec4(1u, 256u, 65536u, 16777216u))"),
-            (Bits, "u32(dot(unpack4xI8(a), vec4(1i, 3i, 5i, 7i)))"),
-            (Bits, "pack4xU8(vec4(a, b, c, 300u))"),
-            (Bits, "pack4xU8Clamp(vec4(a, b, c, 300u))"),
-            (Bits, "pack4xI8(vec4<i32>(vec4(a, b, c, 300u)))"),
-            (Bits, "pack4xI8Clamp(vec4<i32>(vec4(a, b, c, 300u)))"),
-            (Bits, "select(1u, 2u, a < b)"),
-            (Bits, "select(1u, 2u, a >= b)"),
-            (Bits, "select(1u, 2u, a == b || b > c && c != 7u)"),
-            (Bits, "select(1u, 2u, all(vec2(a, b) < vec2(b, c)))"),
-            (Bits, "select(1u, 2u, any(vec2(a, b) <= vec2(b, c)))"),
-            (Bits, "select(1u, 2u, !(a > b) | (b > c) & (c != 3u))"),
-            (Bits, "u32(bool(a))"),
-            (Bits, "u32(bitcast<f32>(a & 0x42ffffffu) * 0.5)"),
-            (Bits, "u32(f32(a) * 0.25)"),
-        ],
+        rows: &[(
+            Bits,
+            "a + b; a - b; a * b; a / max(b, 1u); a % max(b, 1u); a & b; a | b; a ^ b; ~a; \
+             a << (b & 31u); a >> (b & 31u); min(a, b); max(a, b); clamp(a, 5u, 1000u); abs(a); \
+             countLeadingZeros(a); countTrailingZeros(a); countOneBits(a); reverseBits(a); \
+             firstLeadingBit(a); firstTrailingBit(a); extractBits(a, b & 31u, 5u); \
+             insertBits(a, c, b & 15u, 9u); dot4U8Packed(a, b); u32(dot4I8Packed(a, b)); \
+             dot(unpack4xU8(a), vec4(1u, 256u, 65536u, 16777216u)); \
+             u32(dot(unpack4xI8(a), vec4(1i, 3i, 5i, 7i))); pack4xU8(vec4(a, b, c, 300u)); \
+             pack4xU8Clamp(vec4(a, b, c, 300u)); pack4xI8(vec4<i32>(vec4(a, b, c, 300u))); \
+             pack4xI8Clamp(vec4<i32>(vec4(a, b, c, 300u))); select(1u, 2u, a < b); \
+             select(1u, 2u, a >= b); select(1u, 2u, a == b || b > c && c != 7u); \
+             select(1u, 2u, all(vec2(a, b) < vec2(b, c))); \
+             select(1u, 2u, any(vec2(a, b) <= vec2(b, c))); \
+             select(1u, 2u, !(a > b) | (b > c) & (c != 3u)); u32(bool(a)); u32(i32(a)); \
+             u32(bitcast<f32>(a & 0x42ffffffu) * 0.5); u32(f32(a) * 0.25); bitcast<u32>(f32(a))",
+        )],
     },
     Table {
         ty: "i32",
         arguments: INTEGERS,
-        rows: &[
-            (Bits, "a + b"),
-            (Bits, "a - b"),
-            (Bits, "a * b"),
-            (Bits, "a / max(b, 2)"),
-            (Bits, "a % max(b, 2)"),
-            (Bits, "-a"),
-            (Bits, "~a"),
-            (Bits, "abs(a)"),
-            (Bits, "sign(a)"),
-            (Bits, "a >> (u32(b) & 31u)"),
-            (Bits, "a << (u32(b) & 31u)"),
-            (Bits, "min(a, b)"),
-            (Bits, "max(a, b)"),
-            (Bits, "clamp(a, -5, 1000)"),
-            (Bits, "firstLeadingBit(a)"),
-            (Bits, "extractBits(a, 7u, u32(b) & 15u)"),
-            (Bits, "select(1, 2, a < b)"),
-            (Bits, "select(1, 2, a >= b)"),
-            (Bits, "i32(f32(a) * 0.25)"),
-            (Bits, "dot(vec3(a, b, c), vec3(b, c, a))"),
-        ],
+        rows: &[(
+            Bits,
+            "a + b; a - b; a * b; a / max(b, 2); a % max(b, 2); -a; ~a; a & b; a | b; a ^ b; \
+             abs(a); sign(a); a >> (u32(b) & 31u); a << (u32(b) & 31u); min(a, b); max(a, b); \
+             clamp(a, -5, 1000); firstLeadingBit(a); firstTrailingBit(a); countOneBits(a); \
+             countLeadingZeros(a); countTrailingZeros(a); reverseBits(a); \
+             extractBits(a, 7u, u32(b) & 15u); insertBits(a, c, u32(b) & 15u, 9u); \
+             select(1, 2, a < b); select(1, 2, a >= b); select(1, 2, a == b); \
+             select(1, 2, a > b); select(1, 2, a <= b); select(1, 2, a != b); i32(f32(a) * 0.25); \
+             i32(bool(a)); i32(u32(a)); bitcast<i32>(f32(a)); dot(vec3(a, b, c), vec3(b, c, a))",
+        )],
     },
 ];
 
-/// A kernel of a table: a row of results for each combination of arguments.
-fn kernel(table: &Table) -> String {
-    let ty = table.ty;
-    let rows = table.rows.iter().enumerate().map(|(n, (_, expression))| {
-        format!("    y[{} * i + {n}] = bitcast<u32>({ty}({expression}));\n", table.rows.len())
-    });
-    format!(
-        "@group(0) @binding(0) var<storage, read> x: array<u32>;\n\
-         @group(0) @binding(1) var<storage, read_write> y: array<u32>;\n\
-         @compute @workgroup_size(64)\n\
-         fn main(@builtin(global_invocation_id) at: vec3<u32>) {{\n    let i = at.x;\n    \
-         let a = bitcast<{ty}>(x[3 * i]);\n    let b = bitcast<{ty}>(x[3 * i + 1]);\n    \
-         let c = bitcast<{ty}>(x[3 * i + 2]);\n{}}}\n",
-        rows.collect::<String>()
-    )
+impl Table {
+    fn expressions(&self) -> impl Iterator<Item = (Within, &'static str)> {
+        self.rows.iter().flat_map(|(within, all)| all.split("; ").map(|each| (*within, each)))
+    }
+
+    /// A kernel with a row of results for each combination of arguments.
+    fn kernel(&self) -> String {
+        let (head, from, to) = match self.ty {
+            "f16" => ("enable f16;\n", "f16(bitcast<f32>(@))", "bitcast<u32>(f32(@))"),
+            "bool" => ("", "((@ & 1u) != 0u)", "u32(@)"),
+            "f32" => ("", "bitcast<f32>(@)", "bitcast<u32>(f32(@))"),
+            "i32" => ("", "bitcast<i32>(@)", "bitcast<u32>(i32(@))"),
+            _ => ("", "@", "u32(@)"),
+        };
+        let count = self.expressions().count();
+        let rows = self.expressions().enumerate().map(|(n, (_, expression))| {
+            format!("    y[{count} * i + {n}] = {};\n", to.replace('@', expression))
+        });
+        let argument = |n: u32| from.replace('@', &format!("x[3 * i + {n}]"));
+        format!(
+            "{head}@group(0) @binding(0) var<storage, read> x: array<u32>;\n\
+             @group(0) @binding(1) var<storage, read_write> y: array<u32>;\n\
+             @compute @workgroup_size(64)\n\
+             fn main(@builtin(global_invocation_id) at: vec3<u32>) {{\n    let i = at.x;\n    \
+             let a = {};\n    let b = {};\n    let c = {};\n{}}}\n",
+            argument(0),
+            argument(1),
+            argument(2),
+            rows.collect::<String>()
+        )
+    }
 }
 
-fn interpreted(text: &str, x: &[u32], words: usize, groups: u32) -> Vec<u32> {
+fn interpreted(text: &str, entry: &str, x: &[u32], words: usize, groups: u32) -> Vec<u32> {
     let module =
         naga::front::wgsl::parse_str(text).unwrap_or_else(|e| panic!("{}", e.emit_to_string(text)));
     let all = naga::valid::Capabilities::all();
     let info = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), all);
     let info = { info }.validate(&module).unwrap();
-    let program = Program::of(&module, &info, "main").unwrap();
+    let program = Program::of(&module, &info, entry).unwrap();
     let (mut x, mut y) = (Buffer::filled(x.to_vec()), Buffer::unwritten(vec![0; words]));
     let found = run(&program, [groups, 1, 1], &mut [&mut x, &mut y], Options::default()).unwrap();
     assert!(found.is_empty(), "{found:#?}");
     y.words
 }
 
-fn on_device(device: &Device, text: &str, x: &[u32], words: usize, groups: u32) -> Vec<u32> {
+fn on_device(
+    device: &Device,
+    text: &str,
+    entry: &str,
+    x: &[u32],
+    words: usize,
+    groups: u32,
+) -> Vec<u32> {
     let gpu = &device.device;
     let module = gpu.create_shader_module(wgpu::ShaderModuleDescriptor {
         label: None,
@@ -271,7 +258,7 @@ fn on_device(device: &Device, text: &str, x: &[u32], words: usize, groups: u32) 
         label: None,
         layout: None,
         module: &module,
-        entry_point: Some("main"),
+        entry_point: Some(entry),
         compilation_options: Default::default(),
         cache: None,
     });
@@ -301,11 +288,11 @@ fn on_device(device: &Device, text: &str, x: &[u32], words: usize, groups: u32) 
     bytemuck::pod_collect_to_vec(&bytes)
 }
 
-fn agree(within: Within, ty: &str, a: u32, b: u32) -> bool {
+fn agree(within: Within, is_float: bool, a: u32, b: u32) -> bool {
     let (x, y) = (f32::from_bits(a), f32::from_bits(b));
     match within {
         _ if a == b => true,
-        _ if ty != "f32" => false,
+        _ if !is_float => false,
         Bits => x == 0.0 && y == 0.0,
         Near(share, absolute) => (x - y).abs() <= absolute + share * x.abs().max(y.abs()),
     }
@@ -321,19 +308,21 @@ fn operators_and_builtins_agree_with_the_device() {
         let at = |i: usize| table.arguments[i % n];
         let lanes = 64 * groups as usize;
         let x: Vec<u32> = (0..lanes).flat_map(|i| [at(i), at(i / n), at(i / 3 + 5)]).collect();
-        let (text, words) = (kernel(table), lanes * table.rows.len());
-        let ours = interpreted(&text, &x, words, groups);
-        let theirs = on_device(&device, &text, &x, words, groups);
-        for (row, (within, expression)) in table.rows.iter().enumerate() {
+        let count = table.expressions().count();
+        let (text, words) = (table.kernel(), lanes * count);
+        let ours = interpreted(&text, "main", &x, words, groups);
+        let theirs = on_device(&device, &text, "main", &x, words, groups);
+        let is_float = matches!(table.ty, "f32" | "f16");
+        for (row, (within, expression)) in table.expressions().enumerate() {
             let differs = (0..lanes).find(|i| {
-                let at = table.rows.len() * i + row;
-                !agree(*within, table.ty, ours[at], theirs[at])
+                let at = count * i + row;
+                !agree(within, is_float, ours[at], theirs[at])
             });
             if let Some(i) = differs {
-                let (at, args) = (table.rows.len() * i + row, &x[3 * i..3 * i + 3]);
-                let shown = |bits: u32| match table.ty {
-                    "f32" => f32::from_bits(bits).to_string(),
-                    _ => bits.to_string(),
+                let (at, args) = (count * i + row, &x[3 * i..3 * i + 3]);
+                let shown = |bits: u32| match is_float {
+                    true => f32::from_bits(bits).to_string(),
+                    false => bits.to_string(),
                 };
                 let args: Vec<_> = args.iter().map(|v| shown(*v)).collect();
                 let (ours, theirs) = (shown(ours[at]), shown(theirs[at]));
@@ -343,6 +332,20 @@ fn operators_and_builtins_agree_with_the_device() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Rules of WGSL, an entry point for each.
+#[test]
+fn statements_do_as_on_the_device() {
+    let Some(device) = gpu() else { return };
+    let text = include_str!("sanitize/rules.wgsl");
+    let x: Vec<u32> = (0..256).map(|i: u32| i.wrapping_mul(2_654_435_761) >> 27).collect();
+    for entry in text.split("\nfn rule_").skip(1) {
+        let entry = format!("rule_{}", entry.split('(').next().unwrap());
+        let ours = interpreted(text, &entry, &x, 256, 1);
+        let theirs = on_device(&device, text, &entry, &x, 256, 1);
+        assert_eq!(ours, theirs, "{entry}");
+    }
 }
 
 /// A run of the interpreter over targets.
@@ -397,6 +400,34 @@ fn kernels_that_pass_on_the_device_by_luck_are_refused() {
                     report.cases
                 );
             }
+        }
+    }
+}
+
+/// Decodes a golden's first tokens in the interpreter: what it chose, and what was found.
+fn decoded(golden: &Golden, width: u32, persistent: Persistent, tokens: usize) -> Vec<u32> {
+    let options = DecodeOptions {
+        context: golden.prompt.len() + tokens,
+        kv: KvFormat::F32,
+        store: None,
+        persistent,
+        ..DecodeOptions::default()
+    };
+    let graph = golden.model.graph_for(&sanitize::capabilities(width), &options).unwrap();
+    assert_eq!(graph.recording.persistent.is_empty(), persistent == Persistent::Off);
+    let mut session = Session::interpreted(&golden.model, graph, options, width);
+    let run = session.generate(&golden.prompt[..], tokens, |_| {});
+    assert!(session.found().is_empty(), "{persistent:?} {width}: {:#?}", session.found());
+    run.unwrap().generated
+}
+
+#[test]
+fn goldens_are_decoded_without_a_finding() {
+    for (name, width) in GOLDENS.into_iter().zip([4, 8, 16, 32, 64, 32]) {
+        let golden = Golden::load(name);
+        for persistent in [Persistent::Off] {
+            let chosen = decoded(&golden, width, persistent, 4);
+            assert_eq!(chosen, golden.greedy[..chosen.len()], "{name} {persistent:?}");
         }
     }
 }

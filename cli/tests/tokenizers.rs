@@ -3,13 +3,15 @@
 //! has the kinds that models have.
 
 use std::collections::{HashMap, HashSet};
+use std::process::Command;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use lathe_harness::model::tokenizer::{Tokenizer, Vocabulary};
+use lathe_harness::model::tokenizer::{Tables, Tokenizer, Vocabulary};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tokenizers::Tokenizer as Library;
+use tokenizers::normalizers::NFC;
+use tokenizers::{NormalizedString, Normalizer as _, Tokenizer as Library};
 
 use crate::common;
 
@@ -99,9 +101,11 @@ fn absent_files_and_those_nested_deeper_than_any_are_errors_with_their_name() {
     assert!(message().contains("tokenizer.json: the tokenizers library: "), "{}", message());
 }
 
+const FAMILIES: [&str; 4] = ["gemma3", "llama3.1", "qwen3", "smollm2"];
+
 /// The trained vocabulary as other families have it: a `tokenizer.json` with their rules, and the
 /// vocabulary of a GGUF made of it as by llama.cpp's converter.
-fn family(name: &str) -> (Tokenizer, Library) {
+fn family(name: &str) -> (Vocabulary, Library) {
     let trained = std::fs::read(common::golden("rusty/tokenizer.json")).unwrap();
     let mut file: Value = serde_json::from_slice(&trained).unwrap();
     let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
@@ -176,7 +180,7 @@ fn family(name: &str) -> (Tokenizer, Library) {
         token_types,
         ..Vocabulary::default()
     };
-    (Tokenizer::new(vocabulary).unwrap(), Library::from_bytes(file.to_string()).unwrap())
+    (vocabulary, Library::from_bytes(file.to_string()).unwrap())
 }
 
 fn id_of(file: &Value, content: &str) -> u64 {
@@ -246,8 +250,8 @@ fn sentencepiece(bytes: &Value) -> Value {
     })
 }
 
-/// Some hundred texts of all scripts, with marks, spaces, digits, controls and parts of literals.
-fn texts() -> Vec<String> {
+/// Texts of all scripts, with marks, spaces, digits, controls and parts of literals.
+fn texts(count: usize) -> Vec<String> {
     let mut state = 54u32;
     let mut draw = move |n: u32| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -258,7 +262,7 @@ fn texts() -> Vec<String> {
         [" ", "  ", "\t", "\n", "\n\n\n", "\r\n", "\u{a0}", "\u{3000}", "▁", "▁▁", "\u{85}"];
     let mut texts: Vec<String> =
         ["", " ", "▁", " ▁ ▁a", "\u{0}", "\u{1d}", "é", "e\u{301}"].map(str::to_owned).to_vec();
-    while texts.len() < 500 {
+    while texts.len() < count {
         let mut text = String::new();
         for _ in 0..=draw(10) {
             match draw(6) {
@@ -292,11 +296,84 @@ fn texts() -> Vec<String> {
 
 #[test]
 fn a_gguf_vocabulary_has_the_ids_of_the_tokenizer_it_was_made_of() {
-    let texts = texts();
-    for name in ["gemma3", "llama3.1", "qwen3", "smollm2"] {
-        let (ours, library) = family(name);
+    let texts = texts(500);
+    for name in FAMILIES {
+        let (vocabulary, library) = family(name);
+        let ours = Tokenizer::new(vocabulary).unwrap();
         for text in &texts {
             assert_eq!(agrees(name, &ours, &library, text), Ok(()));
         }
+    }
+}
+
+/// Encodes texts by tables, but for those with characters that this Node does not know, or that it
+/// composes otherwise than the library: their tables of Unicode are of different years.
+const IN_JAVASCRIPT: &str = "
+import fs from 'node:fs';
+const [, folder, modules] = process.argv;
+const { Tokenizer } = await import(`${modules}/tokenizer.js`);
+const texts = JSON.parse(fs.readFileSync(`${folder}/texts.json`));
+const tokenizer = await Tokenizer.of({ read: async () => fs.readFileSync(`${folder}/tables.json`) });
+const isKnown = ([text, composed]) => !/\\p{Cn}/u.test(text) && text.normalize('NFC') === composed;
+const ids = texts.map((pair) => (isKnown(pair) ? tokenizer.encode(pair[0]) : null));
+fs.writeFileSync(`${folder}/ids.json`, JSON.stringify(ids));
+";
+
+/// The tokenizer of exported pages: families' vocabularies, and all rules that split text.
+#[test]
+fn pages_have_the_ids_of_the_command() {
+    if Command::new("node").arg("--version").output().is_err() {
+        eprintln!("UNAVAILABLE, not tested: node is not here");
+        return;
+    }
+    let folder = common::Folder::new();
+    let modules = format!("file://{}", common::repository("web"));
+    let compare = |what: &str, vocabulary: Vocabulary, texts: &[String]| {
+        let tables = Tables::new(vocabulary.clone()).unwrap();
+        folder.write("tables.json", serde_json::to_vec(&tables).unwrap());
+        let composed = texts.iter().map(|text| {
+            let mut own = NormalizedString::from(text.as_str());
+            NFC.normalize(&mut own).unwrap();
+            (text, own.get().to_owned())
+        });
+        let composed: Vec<_> = composed.collect();
+        folder.write("texts.json", serde_json::to_vec(&composed).unwrap());
+        let ran = Command::new("node")
+            .args(["--input-type=module", "-e", IN_JAVASCRIPT, &folder.path(""), &modules])
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{what}: {}", String::from_utf8_lossy(&ran.stderr));
+        let all: Vec<Option<Vec<u32>>> = serde_json::from_str(&folder.read("ids.json")).unwrap();
+        let ours = Tokenizer::new(vocabulary).unwrap();
+        let mut compared = 0;
+        for (text, ids) in texts.iter().zip(all) {
+            let Some(ids) = ids else { continue };
+            assert_eq!(ids, ours.encode(text, true).unwrap(), "{what}: {text:?}");
+            compared += 1;
+        }
+        assert!(2 * compared > texts.len(), "{what}: {compared}");
+    };
+    let (many, few) = (texts(6000), texts(500));
+    for name in FAMILIES {
+        compare(name, family(name).0, &many);
+    }
+    let prefixed = Vocabulary { add_space_prefix: None, ..family("gemma3").0 };
+    compare("with a space before", prefixed, &few);
+    for pre in [
+        "deepseek-r1-qwen",
+        "smaug-bpe",
+        "gpt-2",
+        "tekken",
+        "gpt-4o",
+        "deepseek-llm",
+        "deepseek-coder",
+        "deepseek-v3",
+        "falcon",
+        "viking",
+        "seed-coder",
+        "minicpm5",
+        "default",
+    ] {
+        compare(pre, Vocabulary { pre: Some(pre.to_owned()), ..family("qwen3").0 }, &few);
     }
 }

@@ -34,6 +34,7 @@ fn files_get_the_verdict_of_tint() {
     for (verdict, name, text) in snippets() {
         // naga refuses what Tint takes, and so do wgpu and Firefox.
         let is_refused = text.contains("ptr<workgroup");
+        // naga needs no directive.
         folder.write("mine.wgsl", text);
         let output = lathe_in(&folder, &["validate", "mine.wgsl", "--json"]);
         if is_refused {
@@ -52,21 +53,76 @@ fn files_get_the_verdict_of_tint() {
     }
 }
 
-#[test]
-fn recorded_verdicts_are_those_of_tint() {
-    if std::env::var_os("LATHE_WEBGPU").is_none() {
-        return unavailable("LATHE_WEBGPU names no npm package webgpu");
-    }
+/// True if Node is here and the program that answers with this version.
+fn has(program: &str) -> bool {
+    let ran = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    ran("node") && ran(program)
+}
+
+fn has_chromium() -> bool {
+    let named = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".into());
+    has(&named)
+}
+
+fn verdicts_are_those_of(browser: Browser) {
     let all = snippets();
     let texts: Vec<_> = all.iter().map(|(_, _, text)| text.as_str()).collect();
-    let said = Browser::find().unwrap().ask(&texts).unwrap();
+    let said = browser.ask(&texts).unwrap();
+    let mut compiled = 0;
     for ((verdict, name, _), messages) in all.iter().zip(said) {
+        if messages.iter().any(|m| m.kind == "unavailable") {
+            continue;
+        }
+        compiled += 1;
         let errors: Vec<_> = messages.iter().filter(|m| m.kind == "error").collect();
         let own = match errors.as_slice() {
             [] => "accepted".to_owned(),
             [first, ..] => format!("refused {}", first.line),
         };
         assert_eq!(own, *verdict, "{name}: {errors:?}");
+    }
+    assert!(compiled > 100, "{compiled}");
+}
+
+#[test]
+fn recorded_verdicts_are_those_of_tint() {
+    match std::env::var_os("LATHE_WEBGPU") {
+        Some(_) => verdicts_are_those_of(Browser::package().unwrap()),
+        None => unavailable("LATHE_WEBGPU names no npm package webgpu"),
+    }
+}
+
+#[test]
+fn recorded_verdicts_are_those_of_chromium() {
+    match has_chromium() {
+        true => verdicts_are_those_of(Browser::chromium().unwrap()),
+        false => unavailable("node or Chromium is not here"),
+    }
+}
+
+/// A file's error has the line and the column of the file.
+#[test]
+fn browsers_name_the_place() {
+    let folder = Folder::new();
+    // naga needs no directive.
+    folder.write(
+        "mine.wgsl",
+        "@compute @workgroup_size(32)\nfn main() {\n  let sum = subgroupAdd(1u);\n}\n",
+    );
+    folder.write("good.wgsl", "@compute @workgroup_size(1)\nfn main() {\n}\n");
+    let all = [
+        ("--browser=chromium", has_chromium()),
+        ("--browser", has("node") && std::env::var_os("LATHE_WEBGPU").is_some()),
+    ];
+    for (browser, is_here) in all {
+        if !is_here {
+            unavailable(browser);
+            continue;
+        }
+        ended(&lathe_in(&folder, &["validate", "good.wgsl", browser]), 0);
+        let output = lathe_in(&folder, &["validate", "mine.wgsl", browser, "--json"]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &ended(&output, 1);
+        assert!(text.contains("mine.wgsl:3:13: "), "{text}");
     }
 }
 

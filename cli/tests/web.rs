@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::process::{Command, Output};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -87,7 +88,7 @@ fn a_case_has_inputs_and_the_products_that_a_loop_makes_of_them() {
         let x = plan.f32s(&tensor(case, "x")[which]);
         let [outcome] = &case["runs"][run].as_array().unwrap()[..] else { panic!("one output") };
         assert_eq!(outcome["tensor"].as_u64().map(|at| at as usize), output);
-        assert_eq!(outcome["exact"], false);
+        assert_eq!((&outcome["len"], &outcome["spreads"]), (&Value::from(7), &false.into()));
         let (value, bound) = (plan.f64s(&outcome["value"]), plan.f32s(&outcome["bound"]));
         assert_eq!((value.len(), bound.len()), (7, 7));
         for (row, (value, bound)) in value.iter().zip(&bound).enumerate() {
@@ -259,11 +260,108 @@ fn what_cannot_be_exported_is_said() {
     refused(&["gemv", "--kinds", "large,small"], 2, "no kind `small`");
     refused(&["mine.wgsl"], 2, "KERNEL/VARIANT=mine.wgsl");
     refused(&["--shape", "K=64"], 2, "--shape goes with one kernel");
-    refused(&["gemv", "--prompt", "x"], 2, "a prompt goes with a checkpoint");
+    refused(&["gemv", "--prompt", "x"], 2, "a prompt and logits go with a checkpoint");
     let model = golden_name("rusty/rusty-q6_k.gguf");
     refused(&[&model], 2, "give a --prompt");
     refused(&[&model, "--prompt-tokens", "2,x"], 2, "not token ids");
     refused(&[&model, "--prompt-tokens", "2", "-n", "64", "--context", "16"], 2, "it has 16");
+}
+
+/// Logits of a golden go with its prompt, and Dawn has them; others fail.
+#[test]
+fn goldens_have_their_logits_under_dawn() {
+    let folder = Folder::new();
+    let golden = repository("cli/tests/goldens/qwen3-tiny-q80");
+    let json: Value =
+        serde_json::from_str(&std::fs::read_to_string(format!("{golden}.json")).unwrap()).unwrap();
+    // Software Vulkan takes half a second per token.
+    const TOKENS: usize = 6;
+    let tokens = ids(&json["prompt"]);
+    let text: Vec<String> = tokens[..TOKENS].iter().map(u32::to_string).collect();
+    let mut rows = std::fs::read(format!("{golden}.logits.f32")).unwrap();
+    rows.truncate(TOKENS * rows.len() / 64);
+    let (model, logits) = (format!("{golden}.gguf"), folder.write("logits", &rows));
+    let args = |logits: &str| {
+        let text = text.join(",");
+        ["export-web", &model, "--kinds", "minimal", "--kv", "f32", "--context", "8", "-n", "2"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(["--prompt-tokens", &text, "--logits", logits].map(str::to_owned))
+            .chain(["--logits-limit", "1e-8", "-o"].map(str::to_owned))
+            .collect::<Vec<_>>()
+    };
+    let out = folder.path("out");
+    let export = |logits: &str, out: &str| {
+        let args = args(logits);
+        let args: Vec<&str> = args.iter().map(String::as_str).chain([out]).collect();
+        lathe(&args)
+    };
+    let short = folder.write("short", [0; 12]);
+    assert_ends(&export(&short, &folder.path("no")), 2, "has 12 bytes; 6 tokens");
+    assert_ends(&export(&logits, &out), 0, "");
+    let read = |name: &str| std::fs::read(Path::new(&out).join(name)).unwrap();
+    let plan =
+        Plan { json: serde_json::from_slice(&read("plan.json")).unwrap(), bytes: read("plan.bin") };
+    let given = &plan.kind("minimal")["models"][0]["prompts"][0]["logits"];
+    assert_eq!(plan.bytes(&given["rows"]), rows);
+    assert_eq!((given["nmse"].as_f64(), given["chunk_nmse"].as_f64()), (Some(1e-8), Some(1e-8)));
+
+    let Some(dawn) = dawn() else { return };
+    let decode = |out: &str, ends: i32| {
+        let ran = dawn(&[&format!("{out}/node.mjs"), out, "decode", "-o", out]);
+        assert_ends(&ran, ends, "");
+        let record = std::fs::read_to_string(Path::new(out).join("decode.json")).unwrap();
+        let record: Value = serde_json::from_str(&record).unwrap();
+        record["results"][0]["logits"].clone()
+    };
+    let found = decode(&out, 0);
+    assert_eq!(found["rows"], TOKENS, "{found}");
+    assert!(found["chunked_rows"].as_u64().unwrap() > 2, "{found}");
+    for key in ["nmse", "chunked_nmse"] {
+        assert!((1e-16..1e-8).contains(&found[key].as_f64().unwrap()), "{found}");
+    }
+    // One logit of the last token is another.
+    let at = rows.len() - 4;
+    rows[at..].copy_from_slice(&9f32.to_le_bytes());
+    let wrong = folder.write("wrong", rows);
+    let out = folder.path("wrong-out");
+    assert_ends(&export(&wrong, &out), 0, "");
+    let found = decode(&out, 1);
+    assert!(found["nmse"].as_f64().unwrap() > 1e-5, "{found}");
+}
+
+/// Runs Node with Dawn on software Vulkan; none where one of them is missing, which is said.
+fn dawn() -> Option<impl Fn(&[&str]) -> Output> {
+    const SWIFTSHADER: &str = "/usr/lib/chromium/vk_swiftshader_icd.json";
+    let Some(package) = std::env::var_os("LATHE_WEBGPU") else {
+        eprintln!("UNAVAILABLE, not tested: LATHE_WEBGPU names no npm package webgpu");
+        return None;
+    };
+    let folder = if cfg!(target_arch = "aarch64") { "linux-arm64" } else { "linux-x64" };
+    let file = Path::new(&package).join("dist").join(folder).join("dawn.node");
+    Some(move |args: &[&str]| {
+        let mut node = Command::new("node");
+        node.args(args).env("DAWN_NODE", &file);
+        // Dawn refuses Mesa's software Vulkan before version 24.
+        if Path::new(SWIFTSHADER).exists() {
+            node.env("VK_DRIVER_FILES", SWIFTSHADER).env("VK_ICD_FILENAMES", SWIFTSHADER);
+        }
+        node.output().unwrap()
+    })
+}
+
+/// The judge of the page on planted faults, as `lathe check` judges them.
+#[test]
+fn the_page_judges_as_check_does() {
+    if Command::new("node").arg("--version").output().is_err() {
+        return eprintln!("UNAVAILABLE, not tested: node is not here");
+    }
+    let folder = Folder::new();
+    let kernels = ["argmax", "lm_head_topk", "residual_norm_ffn", "--case-bytes", "32KiB"];
+    Plan::export(&folder, &[&kernels[..], &["--kinds", "subgroups"]].concat());
+    let judge =
+        Command::new("node").args([repository("web/judge.mjs"), folder.path("out")]).output();
+    assert_ends(&judge.unwrap(), 0, "");
 }
 
 /// Records that `node.mjs` wrote on an H200 under Dawn.

@@ -113,6 +113,18 @@ impl Capabilities {
         }
     }
 
+    /// Returns true if a subgroup multiplies matrices of f16, 16 by 16, into sums in f32.
+    pub fn has_matrix_units(&self) -> bool {
+        let wanted = CooperativeMatrix {
+            m: 16,
+            n: 16,
+            k: 16,
+            inputs: MatrixScalar::F16,
+            sums: MatrixScalar::F32,
+        };
+        self.f16 && self.subgroup.is_some() && self.cooperative_matrices.contains(&wanted)
+    }
+
     /// The subgroup size if every pipeline gets the same one, else 0 (read it at run time).
     pub fn fixed_subgroup(&self) -> u32 {
         match self.subgroup {

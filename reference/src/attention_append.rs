@@ -20,7 +20,7 @@
 //! allowance of `attention_decode`.
 
 use crate::Expected;
-use crate::attention_decode::{Attention, mixed, softmax};
+use crate::attention_decode::{Attention, Rounded, mixed, softmax};
 use crate::kv_append::CacheShape;
 use crate::qkv_rope_append::Token;
 
@@ -71,7 +71,7 @@ pub fn attention_append(
         }
         let weights = softmax(&scores);
         let values = (0..slots).map(|slot| &v_cache[cache.row(kv_head, slot)]);
-        let mut y = mixed(&weights, values, d, largest_size, |_| 0.0);
+        let mut y = mixed(&scores, values, d, largest_size, (Rounded::Nothing, 0.0));
 
         let p = weights[new];
         let [k_error, v_error] = errors.map(|all| &all[kv_head * d..][..d]);

@@ -21,6 +21,10 @@
 //! the smallest normal `f32` and may be flushed to zero. The resulting loss of an output is allowed
 //! absolutely: where the largest weight's value is 0 nothing else is left.
 //!
+//! One slot alone has all weight, whatever its score is: s − s is 0 to a compiler, which may assume
+//! that no value is a NaN or an infinity. With such a score the output is the slot's value, or not
+//! finite.
+//!
 //! Squared errors grow with S² while the values stay averages of V. Limits of NMSE assume scores of
 //! normal queries and keys, whose S stays below 2·√head_dim; beyond, they grow with S².
 //!
@@ -69,11 +73,50 @@ pub fn attention_decode(
 ) -> Expected {
     let &Attention { heads, scale, seen } = attention;
     assert_eq!(q.len(), heads * cache.head_dim, "elements of q");
-    attend(q, k_cache, v_cache, cache, scale, 0..seen.min(cache.capacity), |_| 0.0)
+    attend(q, k_cache, v_cache, cache, scale, 0..seen.min(cache.capacity), Rounded::Nothing)
 }
 
-/// The outputs for the queries of one token over some slots; `lost` is the loss of a weight that a
-/// kernel is allowed.
+/// Operands that a kernel rounds to f16 for matrix units, each by up to 2⁻¹¹ of itself, which is in
+/// the kernel's tolerance, and by up to half the distance of the smallest numbers, which is in an
+/// absolute allowance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounded {
+    /// None.
+    Nothing,
+    /// Queries and weights.
+    Queries,
+    /// Keys and values too.
+    All,
+}
+
+/// Half the distance of the smallest numbers of f16.
+pub(crate) const F16_HALF_STEP: f64 = 1.0 / (1 << 25) as f64;
+
+impl Rounded {
+    /// Loss of a weight. Errors of larger ones are relative.
+    fn lost(self, weight: f64) -> f64 {
+        let is_tiny = self != Self::Nothing && weight < 256.0 * F16_HALF_STEP;
+        if is_tiny { weight.min(F16_HALF_STEP) } else { 0.0 }
+    }
+
+    /// Error of a value.
+    fn of_value(self) -> f64 {
+        if self == Self::All { F16_HALF_STEP } else { 0.0 }
+    }
+
+    /// Error of a product of a query and a key.
+    fn of_product(self, q: &[f32], k: &[f32]) -> f64 {
+        let size = |v: &[f32]| v.iter().map(|v| f64::from(v.abs())).sum::<f64>();
+        let others = match self {
+            Self::Nothing => 0.0,
+            Self::Queries => size(k),
+            Self::All => size(k) + size(q),
+        };
+        F16_HALF_STEP * others
+    }
+}
+
+/// The outputs for the queries of one token over some slots.
 pub(crate) fn attend(
     q: &[f32],
     k_cache: &[f32],
@@ -81,7 +124,7 @@ pub(crate) fn attend(
     cache: &CacheShape,
     scale: f32,
     slots: Range<usize>,
-    lost: impl Fn(f64) -> f64,
+    rounded: Rounded,
 ) -> Expected {
     let heads = q.len() / cache.head_dim;
     assert_eq!(k_cache.len(), cache.elements(), "elements of the key cache");
@@ -90,48 +133,68 @@ pub(crate) fn attend(
     assert!(!slots.is_empty(), "no token to attend to");
     Expected::join(q.chunks_exact(cache.head_dim).enumerate().map(|(head, q)| {
         let kv_head = head / (heads / cache.kv_heads);
-        // Per slot: the score, and the sum of its terms' sizes.
-        let score = |slot| {
-            let (dot, sum) = gemv::dot(q, &k_cache[cache.row(kv_head, slot)]);
-            (f64::from(scale) * dot, f64::from(scale.abs()) * sum)
-        };
-        let (scores, sums): (Vec<f64>, Vec<f64>) = slots.clone().map(score).unzip();
-        // A slot whose score is -inf has no weight, however large the sum is.
-        let largest_sum = sums.into_iter().filter(|sum| sum.is_finite()).fold(0.0, f64::max);
+        // A slot whose score is -inf has no weight, however large its sums are.
+        let (mut largest_sum, mut largest_error) = (0.0f64, 0.0f64);
+        let larger =
+            |largest: f64, sum: f64| if sum.is_finite() { largest.max(sum) } else { largest };
+        let mut scores = Vec::with_capacity(slots.len());
+        for slot in slots.clone() {
+            let k = &k_cache[cache.row(kv_head, slot)];
+            let (dot, sum) = gemv::dot(q, k);
+            let size = f64::from(scale.abs());
+            scores.push(f64::from(scale) * dot);
+            largest_sum = larger(largest_sum, size * sum);
+            largest_error = larger(largest_error, size * rounded.of_product(q, k));
+        }
         let values = slots.clone().map(|slot| &v_cache[cache.row(kv_head, slot)]);
-        mixed(&softmax(&scores), values, cache.head_dim, largest_sum, &lost)
+        mixed(&scores, values, cache.head_dim, largest_sum, (rounded, largest_error))
     }))
 }
 
 /// The weights of scores.
 pub(crate) fn softmax(scores: &[f64]) -> Vec<f64> {
+    if let [_] = scores {
+        return vec![1.0];
+    }
     let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
     let total: f64 = weights.iter().sum();
     weights.into_iter().map(|weight| weight / total).collect()
 }
 
-/// The output of one head: the values of its slots averaged by their weights, given the largest sum
-/// of a score's terms.
+/// The output of one head: the values of its slots averaged by the weights of their scores, given
+/// the largest sum of a score's terms, and what rounding may move a score by.
 pub(crate) fn mixed<'a>(
-    weights: &[f64],
+    scores: &[f64],
     values: impl Iterator<Item = &'a [f32]>,
     head_dim: usize,
     largest_sum: f64,
-    lost: impl Fn(f64) -> f64,
+    (rounded, largest_error): (Rounded, f64),
 ) -> Expected {
     let mut out = Expected::zeros(head_dim);
     out.absolute = vec![0.0; head_dim];
-    for (weight, row) in weights.iter().zip(values) {
-        let lost = lost(*weight);
+    out.deviation = vec![0.0; head_dim];
+    for (weight, row) in softmax(scores).into_iter().zip(values) {
+        let lost = rounded.lost(weight);
         for (d, &v) in row.iter().enumerate() {
             let term = weight * f64::from(v);
             out.value[d] += term;
             out.magnitude[d] += term.abs();
-            out.absolute[d] += flushed(v) + lost * f64::from(v.abs());
+            out.absolute[d] += flushed(v);
+            out.deviation[d] += lost * f64::from(v.abs()) + weight * rounded.of_value();
         }
     }
-    out.magnitude.iter_mut().for_each(|size| *size *= 1.0 + 2.0 * largest_sum);
+    let moved = (2.0 * largest_error).min(1.0).exp_m1();
+    for (d, size) in out.magnitude.iter_mut().enumerate() {
+        out.deviation[d] += moved * *size;
+        out.absolute[d] += out.deviation[d];
+        *size *= 1.0 + 2.0 * largest_sum;
+    }
+    if let [score] = scores
+        && !score.is_finite()
+    {
+        out.absolute.fill(f64::INFINITY);
+    }
     out.amplified = amplified(largest_sum, head_dim);
     out
 }

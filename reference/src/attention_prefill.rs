@@ -13,23 +13,16 @@
 //! that a chunk that is not full has an answer.
 //!
 //! Magnitude and limits of NMSE: same as [`crate::attention_decode`], of which each query is a
-//! case. Matrix units take weights as f16. If all weights but one are next to nothing and that
-//! one's value is 0, the loss of the others may be the whole output. It is an absolute allowance.
+//! case. Matrix units take operands as f16 ([`Rounded`]). If all weights but one are next to nothing
+//! and that one's value is 0, the loss of the others may be the whole output.
 //!
 //! Sources: Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762; Dao et al.,
 //! *FlashAttention*, arXiv:2205.14135.
 
 use std::ops::Range;
 
-use crate::attention_decode::attend;
+use crate::attention_decode::{Rounded, attend};
 use crate::{Expected, kv_append::CacheShape};
-
-/// Loss of a tiny weight as f16, whose smallest numbers lie 2⁻²⁴ apart. Errors of larger weights
-/// are relative and covered by the tolerance.
-fn lost_as_f16(weight: f64) -> f64 {
-    const HALF_A_STEP: f64 = 1.0 / (1 << 25) as f64;
-    if weight < 256.0 * HALF_A_STEP { weight.min(HALF_A_STEP) } else { 0.0 }
-}
 
 /// The queries of a prefill against a cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,6 +39,8 @@ pub struct Prefill {
     pub oldest: usize,
     /// Tokens a query sees, itself included; all before it when absent.
     pub window: Option<usize>,
+    /// Operands that a kernel may round.
+    pub rounded: Rounded,
 }
 
 impl Prefill {
@@ -71,7 +66,7 @@ pub fn attention_prefill(
 ) -> Expected {
     Expected::join(queries.iter().enumerate().map(|(i, query)| {
         assert_eq!(query.len(), prefill.heads * cache.head_dim, "elements of query {i}");
-        attend(query, k_cache, v_cache, cache, prefill.scale, prefill.slots(i), lost_as_f16)
+        attend(query, k_cache, v_cache, cache, prefill.scale, prefill.slots(i), prefill.rounded)
     }))
 }
 
@@ -89,7 +84,15 @@ mod tests {
         // Query 0 sees slot 0 alone. Query 1 has scores 0 and ln 3: weights 1/4 and 3/4, and
         // 4/4 + 3·8/4 = 7, magnitude 7·(1 + 2·ln 3).
         let ln_3 = 3f32.ln();
-        let prefill = Prefill { heads: 1, scale: 0.5, first: 0, last: 2, oldest: 0, window: None };
+        let prefill = Prefill {
+            heads: 1,
+            scale: 0.5,
+            first: 0,
+            last: 2,
+            oldest: 0,
+            window: None,
+            rounded: Rounded::Nothing,
+        };
         let queries: [&[f32]; 2] = [&[ln_3], &[ln_3]];
         let (k, v) = ([0.0, 2.0, f32::NAN], [4.0, 8.0, f32::NAN]);
         let o = attention_prefill(&queries, &k, &v, &SHAPE, &prefill);
@@ -101,8 +104,15 @@ mod tests {
     #[test]
     fn a_window_forgets_and_the_last_slot_holds_what_comes_after() {
         // A query of 0 averages what it sees: slots 0..=1, then 1..=2, then 1..=2 again.
-        let prefill =
-            Prefill { heads: 1, scale: 1.0, first: 1, last: 2, oldest: 0, window: Some(2) };
+        let prefill = Prefill {
+            heads: 1,
+            scale: 1.0,
+            first: 1,
+            last: 2,
+            oldest: 0,
+            window: Some(2),
+            rounded: Rounded::Nothing,
+        };
         let queries: [&[f32]; 3] = [&[0.0]; 3];
         let o = attention_prefill(&queries, &[1.0; 3], &[2.0, 4.0, 8.0], &SHAPE, &prefill);
         assert_eq!(o.value, [3.0, 6.0, 6.0]);
@@ -122,7 +132,7 @@ mod tests {
         ) {
             let shape = CacheShape { kv_heads: 2, capacity: 7, head_dim: 2 };
             let queries: Vec<&[f32]> = q.chunks(8).collect();
-            let prefill = Prefill { heads: 4, scale: 0.5, first, last: 6, oldest: 0, window: None };
+            let prefill = Prefill { heads: 4, scale: 0.5, first, last: 6, oldest: 0, window: None, rounded: Rounded::Nothing };
             let all = attention_prefill(&queries, &k, &v, &shape, &prefill);
             for (i, query) in queries.iter().enumerate() {
                 let attention = Attention { heads: 4, scale: 0.5, seen: first + i + 1 };

@@ -18,8 +18,8 @@
 //! growth of the limit. NaN, infinities, an output of zeros and an empty output each fail by name.
 //!
 //! Where an input holds a NaN or an infinity, so do values that depend on it: a result has to be
-//! one of the two exactly where the value is. Values beyond the stored type's largest are stored as
-//! an infinity or as that largest: WGSL leaves open which.
+//! one of the two exactly where the value is. WGSL leaves open what is stored for values beyond the
+//! stored type's largest: that largest or an infinity pass, and the NaN that SwiftShader stores.
 //!
 //! Source of the bound: Higham, *Accuracy and Stability of Numerical Algorithms*, ch. 3.
 
@@ -101,14 +101,23 @@ impl Expected {
         tolerance.bound(self.value[index], self.magnitude[index]) + absolute.unwrap_or(0.0)
     }
 
-    /// Limit of the squared errors of all elements together.
-    pub fn squares_limit(&self, tolerance: &Tolerance) -> SquaresLimit {
-        let finite = (0..self.value.len()).filter(|&i| self.value[i].is_finite());
-        let unavoidable = finite.map(|i| self.unavoidable(i, tolerance)).sum();
-        SquaresLimit { nmse: self.nmse_limit(tolerance), unavoidable }
+    /// Rule that [`compare`] judges an element by.
+    ///
+    /// # Panics
+    /// Beyond the last element.
+    pub fn rule(&self, index: usize, tolerance: &Tolerance) -> Rule {
+        if self.spreads && !self.value[index].is_finite() {
+            return Rule::Kept { exact: self.magnitude[index] == 0.0 };
+        }
+        Rule::Within {
+            bound: self.bound(index, tolerance),
+            may_overflow: self.absolute.get(index) == Some(&f64::INFINITY),
+            unavoidable: self.unavoidable(index, tolerance),
+        }
     }
 
-    fn nmse_limit(&self, tolerance: &Tolerance) -> f64 {
+    /// Largest NMSE with these inputs.
+    pub fn nmse_limit(&self, tolerance: &Tolerance) -> f64 {
         tolerance.nmse * self.amplified.max(1.0)
     }
 
@@ -135,13 +144,24 @@ impl FromIterator<(f64, f64)> for Expected {
     }
 }
 
-/// Limit of Σ(got − value)²: `nmse` · Σ value² + `unavoidable`.
+/// Rule of one element.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SquaresLimit {
-    /// Largest NMSE, with these inputs.
-    pub nmse: f64,
-    /// Squared errors of any arithmetic in f32, in the unit of values squared.
-    pub unavoidable: f64,
+pub enum Rule {
+    /// A value that is not finite: it is met by any result that is not finite, or by itself alone
+    /// where it is `exact`.
+    Kept {
+        /// The result is not computed but passed on.
+        exact: bool,
+    },
+    /// A finite value.
+    Within {
+        /// Largest |got − value|.
+        bound: f64,
+        /// A result that is not finite passes too.
+        may_overflow: bool,
+        /// Squared error of any arithmetic in f32, which the limit of NMSE allows on top.
+        unavoidable: f64,
+    },
 }
 
 /// Allowed distance of a kernel from its oracle.
@@ -171,12 +191,12 @@ impl Tolerance {
     fn holds_beyond(&self, value: f64, bound: f64, got: f64) -> bool {
         let least = (value.abs() - bound).min(self.largest());
         value.abs() + bound > self.largest()
-            && got.abs() >= least
-            && got.is_sign_negative() == value.is_sign_negative()
+            && (got.is_nan()
+                || got.abs() >= least && got.is_sign_negative() == value.is_sign_negative())
     }
 
     /// The largest value of the stored type.
-    fn largest(&self) -> f64 {
+    pub fn largest(&self) -> f64 {
         if self.rounding > 0.0 { LARGEST_F16 } else { f64::from(f32::MAX) }
     }
 
@@ -353,18 +373,17 @@ pub fn compare(
     let (mut not_finite, mut vanished) = (None, None);
     let (mut exceeded, mut compared) = (0, 0);
     let (mut error, mut energy, mut unavoidable) = (0.0, 0.0, 0.0);
-    for (index, ((&value, &magnitude), &got)) in
-        expected.value.iter().zip(&expected.magnitude).zip(got).enumerate()
-    {
+    for (index, (&value, &got)) in expected.value.iter().zip(got).enumerate() {
         let got = f64::from(got);
-        if expected.spreads && !value.is_finite() {
-            if !is_kept(value, magnitude, got) {
-                vanished.get_or_insert(Mismatch::Vanished { index, got, expected: value });
+        let (bound, may_overflow, own) = match expected.rule(index, tolerance) {
+            Rule::Kept { exact } => {
+                if !is_kept(value, exact, got) {
+                    vanished.get_or_insert(Mismatch::Vanished { index, got, expected: value });
+                }
+                continue;
             }
-            continue;
-        }
-        let bound = expected.bound(index, tolerance);
-        let may_overflow = expected.absolute.get(index) == Some(&f64::INFINITY);
+            Rule::Within { bound, may_overflow, unavoidable } => (bound, may_overflow, unavoidable),
+        };
         if !(value.is_finite() && bound.is_finite() && bound > 0.0) {
             return Err(Mismatch::Oracle { index, expected: value, bound });
         }
@@ -383,7 +402,7 @@ pub fn compare(
         exceeded += usize::from(this.ratio() > 1.0);
         error += (got - value) * (got - value);
         energy += value * value;
-        unavoidable += expected.unavoidable(index, tolerance);
+        unavoidable += own;
     }
 
     if let Some(this) = not_finite {
@@ -413,8 +432,8 @@ pub fn compare(
 
 /// Returns true if a result stands for a value that is not finite: any that is not finite, or the
 /// same where the value is exact.
-fn is_kept(value: f64, magnitude: f64, got: f64) -> bool {
-    match magnitude == 0.0 {
+fn is_kept(value: f64, exact: bool, got: f64) -> bool {
+    match exact {
         true => got == value || (got.is_nan() && value.is_nan()),
         false => !got.is_finite(),
     }
@@ -605,11 +624,20 @@ mod tests {
     #[test]
     fn beyond_the_stored_type_lies_its_largest_or_an_infinity() {
         let values: Expected = [(1e6, 1e6), (-7e4, 7e4), (3.0, 3.0)].into_iter().collect();
-        for got in [[f32::INFINITY, -65504.0, 3.0], [65504.0, f32::NEG_INFINITY, 3.0]] {
+        for got in [
+            [f32::INFINITY, -65504.0, 3.0],
+            [65504.0, f32::NEG_INFINITY, 3.0],
+            [f32::NAN, -65504.0, 3.0],
+        ] {
             assert!(compare(&values, &got, &STORED_AS_F16).is_ok());
             assert!(compare(&values, &got, &TOLERANCE).is_err());
         }
-        for got in [[f32::NAN, -65504.0, 3.0], [-65504.0, -65504.0, 3.0], [1e3, -65504.0, 3.0]] {
+        for got in [
+            [65504.0, -65504.0, f32::NAN],
+            [-65504.0, -65504.0, 3.0],
+            [f32::NEG_INFINITY, -65504.0, 3.0],
+            [1e3, -65504.0, 3.0],
+        ] {
             assert!(compare(&values, &got, &STORED_AS_F16).is_err());
         }
     }

@@ -50,6 +50,6 @@ pub mod rope;
 pub mod sample;
 
 pub use compare::{
-    Agreement, Expected, Mismatch, SquaresLimit, Tolerance, Worst, compare, compare_exact, nmse,
+    Agreement, Expected, Mismatch, Rule, Tolerance, Worst, compare, compare_exact, nmse,
 };
 pub use quant::Format;

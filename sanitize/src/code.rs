@@ -92,6 +92,8 @@ pub(crate) enum Memory {
     Workgroup,
     /// Columns of a variable of one invocation.
     Columns,
+    /// The same of a private variable that has no initial value.
+    Private,
 }
 
 /// A place in memory.

@@ -22,6 +22,8 @@ pub enum Fault {
     Shift,
     /// A finite value becomes infinite as an f16.
     HalfOverflow,
+    /// An output depends on a subgroup operation: of a run with [`crate::Options::traces`].
+    SubgroupSize,
     /// A loop does not end.
     NoProgress,
 }
@@ -38,6 +40,7 @@ impl Fault {
             Self::Conversion => "conversion",
             Self::Shift => "shift",
             Self::HalfOverflow => "f16_overflow",
+            Self::SubgroupSize => "subgroup_size",
             Self::NoProgress => "no_progress",
         }
     }
@@ -77,6 +80,8 @@ pub struct Finding {
     pub fault: Fault,
     /// Byte of the source at which it begins.
     pub at: u32,
+    /// Bytes of the calls that lead there, innermost first.
+    pub calls: Vec<u32>,
     /// Variable.
     pub variable: Option<String>,
     /// Element of it.

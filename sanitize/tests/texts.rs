@@ -1,4 +1,5 @@
-//! Every file of `faults` has exactly the findings that its comments announce; every file of `clean` has none.
+//! Every file of `faults` has exactly the findings that its comments announce; every file of `clean` has none, and
+//! the same results in every order; those of a file of `schedules` differ.
 //!
 //! The first line gives the dispatch: `// width 8, grid 2, in x 64, out y 64`. A line that ends in `// <- race` is
 //! where a race is found.
@@ -22,8 +23,8 @@ fn program(text: &str, path: &Path) -> Program {
     Program::of(&module, &info, "main").unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Runs the dispatch of a file's first line.
-fn findings(text: &str, path: &Path, seed: u64) -> Vec<Finding> {
+/// Runs the dispatch of a file's first line: findings, and what it leaves.
+fn findings(text: &str, path: &Path, seed: u64) -> (Vec<Finding>, Vec<Vec<u32>>) {
     let program = program(text, path);
     let head = text.lines().next().unwrap().trim_start_matches("// ");
     let (mut options, mut grid) =
@@ -51,7 +52,8 @@ fn findings(text: &str, path: &Path, seed: u64) -> Vec<Finding> {
         let at = rest.iter().position(|(name, _)| *name == used.name);
         bound.push(&mut rest.swap_remove(at.unwrap_or_else(|| panic!("no {}", used.name))).1);
     }
-    run(&program, grid, &mut bound, options).unwrap()
+    let found = run(&program, grid, &mut bound, options).unwrap();
+    (found, bound.iter().map(|buffer| buffer.words.clone()).collect())
 }
 
 fn files(folder: &str) -> Vec<PathBuf> {
@@ -74,7 +76,7 @@ fn each_planted_fault_is_found_at_its_line() {
         }
         assert!(!wanted.is_empty(), "{} plants nothing", path.display());
         for seed in 0..4 {
-            let found = findings(&text, &path, seed);
+            let (found, _) = findings(&text, &path, seed);
             let mut got: Vec<(u32, String)> =
                 found.iter().map(|f| (line(&text, f.at), f.fault.name().to_owned())).collect();
             got.sort();
@@ -93,13 +95,24 @@ fn kernels_without_faults_have_no_finding() {
     let mut wrong = String::new();
     for path in files("clean") {
         let text = std::fs::read_to_string(&path).unwrap();
-        for seed in 0..4 {
-            let found = findings(&text, &path, seed);
-            if !found.is_empty() {
-                let _ = writeln!(wrong, "{}: {found:#?}", path.display());
+        let (_, first) = findings(&text, &path, 0);
+        for seed in 0..8 {
+            let (found, left) = findings(&text, &path, seed);
+            if !found.is_empty() || left != first {
+                let _ = writeln!(wrong, "{}: {found:#?} {first:?} {left:?}", path.display());
                 break;
             }
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn results_that_depend_on_the_order_differ_by_seed() {
+    for path in files("schedules") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let all: Vec<_> = (0..16).map(|seed| findings(&text, &path, seed)).collect();
+        assert!(all.iter().all(|(found, _)| found.is_empty()), "{}: {all:?}", path.display());
+        assert!(all.iter().any(|(_, left)| *left != all[0].1), "{}", path.display());
+    }
 }

@@ -1,5 +1,6 @@
 //! Cases of kernels as plans: both invocations with inputs, expected outcomes and bounds.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lathe_device::error::Result;
@@ -10,6 +11,7 @@ use lathe_device::judge::check::{
 use lathe_device::plan::target::Target;
 use lathe_device::plan::{PlanError, Subject};
 use lathe_kernels::{FloatFormat, Problem, Role};
+use lathe_reference::Rule;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -69,17 +71,25 @@ struct OutcomePlan {
     judged: JudgedPlan,
 }
 
-/// The rule of a tensor's judgement. Bounds are 32-bit floats, and values where they are `exact` in
-/// those; other values and rows are 64-bit floats, words 32-bit integers.
+/// The rule of a tensor's judgement. Rows are 64-bit floats, words 32-bit integers; values and bounds
+/// are 32-bit floats where those hold them, else 64-bit floats.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "rule")]
 enum JudgedPlan {
     Real {
+        len: usize,
         value: Range,
-        exact: bool,
+        /// Negative where the kernel may overflow instead. Beside a value that is not finite: 0 if
+        /// that is exact, else infinite.
         bound: Range,
+        /// True if values that are not finite are no fault of the oracle.
+        spreads: bool,
+        largest: f64,
         nmse: f64,
+        /// Squared errors allowed on top, of elements that are compared in any case.
         unavoidable: f64,
+        /// Those of elements that may pass by overflow: pairs of an index and its error.
+        overflowing: Option<Range>,
     },
     Words {
         words: Range,
@@ -140,10 +150,14 @@ pub(crate) fn export(
             work.extend(all.map(|problem| (target, problem, request.seed, true)));
         }
     }
-    let done = AtomicUsize::new(0);
+    let (done, wanted) = (AtomicUsize::new(0), request.smallest.map(|n| smallest(&work, kinds, n)));
+    let work: Vec<_> = work.into_iter().enumerate().collect();
     for some in work.chunks(AT_ONCE) {
-        let made = some.par_iter().map(|(target, problem, seed, bench)| {
-            let made = of_problem(target, problem, *seed, kinds);
+        let made = some.par_iter().map(|(at, (target, problem, seed, bench))| {
+            let is_wanted = |subject: &Subject, kind: usize| {
+                *bench || wanted.as_ref().is_none_or(|w| w.contains(&(*at, subject.name(), kind)))
+            };
+            let made = of_problem(target, problem, *seed, *bench, kinds, &is_wanted);
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, work.len());
             made.map(|made| (*bench, made))
         });
@@ -168,8 +182,44 @@ pub(crate) fn export(
     Ok(())
 }
 
+/// The smallest cases of each variant and kind, by the index of the problem.
+fn smallest(
+    work: &[(&Target, Problem, u64, bool)],
+    kinds: &[Kind],
+    count: usize,
+) -> HashSet<(usize, String, usize)> {
+    let bytes = |at: &usize| work[*at].0.kernel.cost(&work[*at].1).bytes;
+    let mut order: Vec<usize> = (0..work.len()).filter(|at| !work[*at].3).collect();
+    order.sort_by(|a, b| bytes(a).total_cmp(&bytes(b)));
+    let (mut taken, mut wanted) = (HashMap::new(), HashSet::new());
+    for at in order {
+        let (target, problem, ..) = &work[at];
+        for subject in &target.subjects {
+            for (kind, own) in kinds.iter().enumerate() {
+                let name = (target.kernel.name, subject.name(), kind);
+                let taken: &mut usize = taken.entry(name).or_default();
+                if *taken < count
+                    && subject.plan(problem, &own.caps).is_ok()
+                    && fits(subject.kernel, problem, &own.caps).is_ok()
+                {
+                    *taken += 1;
+                    wanted.insert((at, subject.name(), kind));
+                }
+            }
+        }
+    }
+    wanted
+}
+
 /// The cases of all variants of a target on one problem, for each kind. They share their inputs.
-fn of_problem(target: &Target, problem: &Problem, seed: u64, kinds: &[Kind]) -> Result<OfKinds> {
+fn of_problem(
+    target: &Target,
+    problem: &Problem,
+    seed: u64,
+    bench: bool,
+    kinds: &[Kind],
+    is_wanted: &dyn Fn(&Subject, usize) -> bool,
+) -> Result<OfKinds> {
     let (mut made, mut drawn): (OfKinds, Option<Case>) = (Vec::new(), None);
     for subject in &target.subjects {
         for (at, kind) in kinds.iter().enumerate() {
@@ -186,7 +236,10 @@ fn of_problem(target: &Target, problem: &Problem, seed: u64, kinds: &[Kind]) -> 
                 seed,
                 reason,
             };
-            let plan = match plan {
+            let left_out = || "left out of this export: the variant has smaller cases".to_owned();
+            let plan = match plan
+                .and_then(|plan| is_wanted(subject, at).then_some(plan).ok_or_else(left_out))
+            {
                 Ok(plan) => plan,
                 Err(reason) => {
                     made.push((at, Err(unavailable(reason))));
@@ -194,7 +247,8 @@ fn of_problem(target: &Target, problem: &Problem, seed: u64, kinds: &[Kind]) -> 
                 }
             };
             let case = match &drawn {
-                None => Case::drawn_for(plan, problem, seed)?,
+                None if bench => Case::drawn_for(plan, problem, seed)?,
+                None => Case::untimed_for(plan, problem, seed)?,
                 Some(case) => case.with_plan(plan),
             };
             made.push((
@@ -299,16 +353,40 @@ impl Made {
 fn pooled(outcome: ExportedOutcome, data: &mut Data) -> Result<OutcomePlan> {
     let wide = |values: &[f64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let judged = match outcome.judged {
-        Judged::Real { value, bound, limit } => {
-            let exact = value.iter().all(|v| f64::from(*v as f32) == *v);
-            let narrow = || value.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
-            let bound: Vec<u8> = bound.iter().flat_map(|b| rounded_up(*b).to_le_bytes()).collect();
+        Judged::Real { value, rules, nmse, largest } => {
+            let bound = rules.iter().map(|rule| match *rule {
+                Rule::Kept { exact: true } => 0.0,
+                Rule::Kept { exact: false } => f64::INFINITY,
+                Rule::Within { bound, may_overflow: true, .. } => -bound,
+                Rule::Within { bound, .. } => bound,
+            });
+            let bound: Vec<f64> = bound.collect();
+            let (mut always, mut overflowing) = (0.0, Vec::new());
+            for (i, (rule, value)) in rules.iter().zip(&value).enumerate() {
+                let Rule::Within { bound, may_overflow, unavoidable } = rule else { continue };
+                match *may_overflow || value.abs() + bound > largest {
+                    true => overflowing.extend([i as f64, *unavoidable]),
+                    false => always += unavoidable,
+                }
+            }
+            let exact = value.iter().all(|v| v.is_nan() || f64::from(*v as f32) == *v);
+            let rounded: Vec<f32> = bound.iter().map(|b| rounded_up(*b)).collect();
+            let fits = rounded.iter().zip(&bound).all(|(r, b)| r.is_finite() == b.is_finite());
             JudgedPlan::Real {
-                value: data.add(&if exact { narrow() } else { wide(&value) })?,
-                exact,
-                bound: data.add(&bound)?,
-                nmse: limit.nmse,
-                unavoidable: limit.unavoidable,
+                len: value.len(),
+                value: data.add(&if exact {
+                    narrow(value.iter().map(|v| *v as f32))
+                } else {
+                    wide(&value)
+                })?,
+                bound: data.add(&if fits { narrow(rounded) } else { wide(&bound) })?,
+                spreads: rules.iter().any(|rule| matches!(rule, Rule::Kept { .. })),
+                largest,
+                nmse,
+                unavoidable: always,
+                overflowing: (!overflowing.is_empty())
+                    .then(|| data.add(&wide(&overflowing)))
+                    .transpose()?,
             }
         }
         Judged::Ranking { values, rows } => {
@@ -324,10 +402,15 @@ fn pooled(outcome: ExportedOutcome, data: &mut Data) -> Result<OutcomePlan> {
     Ok(OutcomePlan { tensor: outcome.tensor, judged })
 }
 
-/// The f32 nearest to a bound that is not below it.
+/// The f32 nearest to a bound whose size is not below its.
 fn rounded_up(bound: f64) -> f32 {
-    let near = bound as f32;
-    if f64::from(near) < bound { near.next_up() } else { near }
+    let near = bound.abs() as f32;
+    let size = if f64::from(near) < bound.abs() { near.next_up() } else { near };
+    size.copysign(bound as f32)
+}
+
+fn narrow(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    values.into_iter().flat_map(f32::to_le_bytes).collect()
 }
 
 pub(crate) fn le_bytes(words: &[u32]) -> Vec<u8> {

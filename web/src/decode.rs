@@ -2,13 +2,17 @@
 //! the spelling of tokens.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use lathe_decode::{Chunks, DecodeOptions, Decoder, Model, Prompts, Sampling, Script};
+use lathe_decode::{
+    Chunks, DecodeGraph, DecodeOptions, Decoder, Model, Prompts, Sampling, Script, logits_limit,
+};
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::CpuExecutor;
 use lathe_device::plan::recording::{Op, Recording, TensorInit};
 use lathe_kernels::{KvFormat, Packing};
+use lathe_model::ModelFile;
+use lathe_model::tokenizer::Tables;
 use lathe_record::record::MeasuredModel;
 use serde::Serialize;
 
@@ -37,6 +41,11 @@ pub struct ModelRequest {
     pub seed: u32,
     /// Computes the tokens that the CPU reference generates, which the page compares its own with.
     pub verify: bool,
+    /// Files of expected logits of the first prompts: f32, a row per token of the prompt, and with
+    /// `verify` one more for each token that the reference generates.
+    pub logits: Vec<PathBuf>,
+    /// Largest NMSE of those; none for that which the storage of the model and its cache explains.
+    pub nmse: Option<f64>,
 }
 
 /// A model for one kind of device.
@@ -65,6 +74,10 @@ pub(crate) struct ModelPlan {
     chunks: Vec<ChunkPlan>,
     prompts: Vec<PromptPlan>,
     spelling: Option<Spelling>,
+    /// Tables of a tokenizer, as JSON; none where the page cannot tokenize.
+    tokenizer: Option<Range>,
+    /// The reason for none.
+    no_tokenizer: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,6 +110,17 @@ struct PromptPlan {
     expected: Option<Vec<u32>>,
     /// Their text.
     expected_text: Option<String>,
+    logits: Option<LogitsPlan>,
+}
+
+/// Expected logits after each token of a prompt.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct LogitsPlan {
+    rows: Range,
+    /// Largest NMSE where the prompt runs token by token.
+    nmse: f64,
+    /// The same where it runs in chunks, which see their own keys and values before they are rounded.
+    chunk_nmse: f64,
 }
 
 /// Text of tokens: the ends of their bytes, one after the other, with the highest bit for control
@@ -118,7 +142,14 @@ pub(crate) fn export(
     data: &mut Data,
 ) -> Result<()> {
     let model = Model::open(&request.path)?;
-    let (prompts, spelling) = (prompts(request, &model)?, spelling(&model, data)?);
+    let (prompts, spelling) = (prompts(request, &model, data)?, spelling(&model, data)?);
+    let (tokenizer, no_tokenizer) = match tables(&request.path) {
+        Ok(tables) => {
+            let json = serde_json::to_vec(&tables).expect("tables have no keys but texts");
+            (Some(data.add(&json)?), None)
+        }
+        Err(reason) => (None, Some(reason)),
+    };
     let mut weights = HashMap::new();
     for (kind, plan) in kinds.iter().zip(plans) {
         let graph = model.graph_for(&kind.caps, &options(request))?;
@@ -152,6 +183,8 @@ pub(crate) fn export(
             chunks,
             prompts: prompts.clone(),
             spelling,
+            tokenizer,
+            no_tokenizer: no_tokenizer.clone(),
         });
     }
     Ok(())
@@ -212,7 +245,7 @@ fn tensors(
 }
 
 /// The prompts with the tokens that the CPU reference generates, where asked for.
-fn prompts(request: &ModelRequest, model: &Model) -> Result<Vec<PromptPlan>> {
+fn prompts(request: &ModelRequest, model: &Model, data: &mut Data) -> Result<Vec<PromptPlan>> {
     let mut all = Vec::new();
     for text in &request.prompts {
         all.push((Some(text.clone()), model.encode(text)?));
@@ -220,7 +253,8 @@ fn prompts(request: &ModelRequest, model: &Model) -> Result<Vec<PromptPlan>> {
     all.extend(request.prompt_tokens.iter().map(|tokens| (None, tokens.clone())));
     let graph = model.graph(None, &options(request))?;
     let mut executor = CpuExecutor::new(graph.recording.clone());
-    let one = |(text, tokens): (Option<String>, Vec<u32>)| {
+    let mut files = request.logits.iter();
+    let mut one = |(text, tokens): (Option<String>, Vec<u32>)| {
         graph.knows(&tokens, "")?;
         let script = Script {
             prompt: tokens.clone(),
@@ -245,10 +279,58 @@ fn prompts(request: &ModelRequest, model: &Model) -> Result<Vec<PromptPlan>> {
             false => None,
         };
         let expected_text = expected.as_ref().and_then(|tokens| model.text(tokens));
+        let logits = match files.next() {
+            Some(file) => {
+                let generated = expected.as_ref().map_or(0, Vec::len);
+                Some(logits(request, &graph, file, [tokens.len(), generated], data)?)
+            }
+            None => None,
+        };
         let generate = request.generate;
-        Ok(PromptPlan { text, tokens, generate, expected, expected_text })
+        Ok(PromptPlan { text, tokens, generate, expected, expected_text, logits })
     };
-    all.into_iter().map(one).collect()
+    let all = all.into_iter().map(&mut one).collect::<Result<_>>()?;
+    match files.next() {
+        Some(file) => Err(Error::Usage(format!(
+            "{}: there are more files of logits than prompts",
+            file.display()
+        ))),
+        None => Ok(all),
+    }
+}
+
+/// Expected logits from a file, and their limits.
+fn logits(
+    request: &ModelRequest,
+    graph: &DecodeGraph,
+    file: &Path,
+    [given, generated]: [usize; 2],
+    data: &mut Data,
+) -> Result<LogitsPlan> {
+    let bytes = std::fs::read(file).map_err(crate::io(file))?;
+    let row = 4 * graph.vocab;
+    if ![given, given + generated].contains(&(bytes.len() / row)) || bytes.len() % row != 0 {
+        return Err(Error::Usage(format!(
+            "{} has {} bytes; {given} tokens and a vocabulary of {} make {}, {} with the tokens of \
+             --verify",
+            file.display(),
+            bytes.len(),
+            graph.vocab,
+            given * row,
+            (given + generated) * row
+        )));
+    }
+    let own = logits_limit(graph);
+    let nmse = request.nmse.unwrap_or(own);
+    let chunk_nmse = if request.kv == KvFormat::Q8_0 { own.max(nmse) } else { nmse };
+    Ok(LogitsPlan { rows: data.add(&bytes)?, nmse, chunk_nmse })
+}
+
+/// Tables that the page tokenizes by, or the reason why there are none.
+fn tables(path: &Path) -> Result<Tables, String> {
+    let vocabulary = ModelFile::open(path).and_then(|file| file.vocabulary());
+    let vocabulary = vocabulary.map_err(|e| e.to_string())?.ok_or("the model has no tokenizer")?;
+    Tables::new(vocabulary).map_err(|e| e.to_string())
 }
 
 /// The spelling of all tokens; none for a model without a tokenizer.

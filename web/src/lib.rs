@@ -42,6 +42,9 @@ pub struct Request<'a> {
     pub seed: u64,
     /// Most bytes of a case; larger ones are left out and listed as unavailable.
     pub case_bytes: Option<u64>,
+    /// Number of cases of each variant that are exported, the smallest ones; none for all. Others are
+    /// listed as unavailable.
+    pub smallest: Option<usize>,
     /// Benchmarks of the targets whose tensors have at most this many bytes together; none for no
     /// benchmarks.
     pub bench_bytes: Option<u64>,

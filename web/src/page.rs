@@ -11,10 +11,11 @@ use crate::io;
 use crate::pool::Data;
 
 /// The modules in an order in which each comes after those it imports.
-const MODULES: [(&str, &str); 6] = [
+const MODULES: [(&str, &str); 7] = [
     ("engine.js", include_str!("../engine.js")),
     ("check.js", include_str!("../check.js")),
     ("bench.js", include_str!("../bench.js")),
+    ("tokenizer.js", include_str!("../tokenizer.js")),
     ("decode.js", include_str!("../decode.js")),
     ("record.js", include_str!("../record.js")),
     ("page.js", include_str!("../page.js")),

@@ -102,30 +102,42 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
     let mut session = Session::new(&model, graph, executor, options);
     let mut talk = Talk { global, opts, session: &mut session, renderer };
 
-    let (mut turns, mut full): (Vec<Turn>, Option<Error>) = (Vec::new(), None);
+    let (mut turns, mut failed): (Vec<Turn>, Option<Error>) = (Vec::new(), None);
     // Messages that end with a question are answered before another is read.
     let mut due = matches!(conversation.last_role().as_deref(), Some("user" | "tool"));
-    while full.is_none() {
+    while failed.is_none() {
         let input = match std::mem::take(&mut due) {
             true => None,
-            false => match line()? {
-                None => break,
-                Some(line) => {
+            false => match line() {
+                Ok(None) => break,
+                Ok(Some(line)) => {
                     conversation.say("user", &line);
                     Some(line)
                 }
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
             },
         };
-        let (prompt, _) = talk.renderer.tokens(&conversation)?;
-        let needs = prompt.len();
-        let turn = talk.answer(prompt, input)?;
+        let answered = talk.renderer.tokens(&conversation).and_then(|(prompt, _)| {
+            let needs = prompt.len();
+            Ok((needs, talk.answer(prompt, input)?))
+        });
+        let (needs, turn) = match answered {
+            Ok(answered) => answered,
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        };
         if turn.as_ref().is_none_or(|turn| turn.ended_by == Ended::FullContext) {
             let so_far = match &turn {
                 Some(_) => "the answer is cut off".to_owned(),
                 None => format!("the conversation has {needs} tokens before the next answer"),
             };
             let made_for = model.config.context_length;
-            full = Some(Error::Usage(format!(
+            failed = Some(Error::Usage(format!(
                 "the context of {context} tokens is full, {so_far}; --context N has more (the \
                  model was made for {made_for})"
             )));
@@ -147,12 +159,12 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         messages: conversation.messages(),
         turns,
     };
-    match full {
+    match failed {
         // An answer that is not there is no document either.
         Some(error) if report.turns.is_empty() => Err(error),
-        full => {
+        failed => {
             global.print(&report, || print(&report));
-            full.map_or(Ok(()), Err)
+            failed.map_or(Ok(()), Err)
         }
     }
 }

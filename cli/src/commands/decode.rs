@@ -315,7 +315,8 @@ fn print(r: &Report) {
             false => format!("all {all}"),
         };
         let Verified { positions, worst_nmse, worst_kl, same_top1, .. } = v;
-        let wrong = if r.failed.is_some() { "WRONG: " } else { "" };
+        // The positions before the fault may all be right.
+        let wrong = if r.failed.is_some() { "WRONG, see below; until then " } else { "" };
         format!(
             "{wrong}{which} positions, NMSE ≤ {worst_nmse:.1e}, KL ≤ {worst_kl:.1e}, same top-1 at \
              {same_top1} of {positions}"

@@ -42,6 +42,16 @@ pub(crate) struct Opts {
     /// unless given, and every variant keeps smaller ones
     #[arg(long, value_name = "BYTES", value_parser = args::size)]
     case_bytes: Option<u64>,
+    /// Only the smallest case of each variant, or so many, for a page that is done soon
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = args::count
+    )]
+    smallest: Option<usize>,
     /// Also the kernels' benchmarks that move at most so many bytes, such as 16MiB: their inputs
     /// and expected outputs are part of the export
     #[arg(long, value_name = "BYTES", value_parser = args::size)]
@@ -64,6 +74,14 @@ pub(crate) struct Opts {
     /// Add the tokens that the CPU reference generates, which the page compares its own with
     #[arg(long, help_heading = "Models")]
     verify: bool,
+    /// Expected logits of the first prompt, f32, a row per token, as `decode --logits-out` writes
+    /// them; those after the prompt are for the tokens of --verify. May be repeated, for the next
+    /// prompts
+    #[arg(long, value_name = "FILE", help_heading = "Models")]
+    logits: Vec<PathBuf>,
+    /// Largest NMSE of those logits [default: what the storage of the model and its cache costs]
+    #[arg(long, value_name = "NMSE", requires = "logits", help_heading = "Models")]
+    logits_limit: Option<f64>,
     #[command(flatten)]
     sampling: SamplingOpts,
 }
@@ -86,8 +104,10 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         return Err(Error::Usage("--shape goes with one kernel".into()));
     }
     let models = models.into_iter().map(|path| model(opts, path)).collect::<Result<Vec<_>>>()?;
-    if models.is_empty() && (!opts.prompt.is_empty() || !opts.prompt_tokens.is_empty()) {
-        return Err(Error::Usage("a prompt goes with a checkpoint".into()));
+    if models.is_empty()
+        && !(opts.prompt.is_empty() && opts.prompt_tokens.is_empty() && opts.logits.is_empty())
+    {
+        return Err(Error::Usage("a prompt and logits go with a checkpoint".into()));
     }
     let request = Request {
         targets: &targets,
@@ -95,6 +115,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
         random: opts.cases,
         seed: u64::from(opts.seed),
         case_bytes: opts.case_bytes.or(opts.single.then_some(SINGLE_CASE)),
+        smallest: opts.smallest,
         bench_bytes: opts.bench,
         models: &models,
         kinds: &asked(&opts.kinds)?,
@@ -147,6 +168,8 @@ fn model(opts: &Opts, path: &str) -> Result<ModelRequest> {
         sampling,
         seed: opts.seed,
         verify: opts.verify,
+        logits: opts.logits.clone(),
+        nmse: opts.logits_limit,
     })
 }
 

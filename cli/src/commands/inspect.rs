@@ -79,6 +79,7 @@ pub(crate) fn run(global: &Global, opts: &Opts) -> Result<()> {
             match ChatTemplate::of(&file, &tokenizer) {
                 Ok(Some(template)) => {
                     notes.extend(template.note().map(str::to_owned));
+                    notes.extend(template.divides(&tokenizer));
                     (None, None)
                 }
                 Ok(None) => (None, None),

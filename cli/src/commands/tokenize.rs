@@ -127,6 +127,9 @@ fn answer(tokenizer: &Tokenizer, line: &str) -> std::result::Result<Line, String
     let line = serde_json::from_str(line).map_err(|_| "is no string or array of ids in JSON")?;
     Ok(match line {
         Line::Text(text) => Line::Ids(tokenizer.encode(&text, true).map_err(|e| e.to_string())?),
-        Line::Ids(ids) => Line::Text(tokenizer.decode(&ids)),
+        Line::Ids(ids) => match ids.iter().find(|id| tokenizer.piece(**id).is_none()) {
+            None => Line::Text(tokenizer.decode(&ids)),
+            Some(id) => return Err(format!("the vocabulary has no token {id}")),
+        },
     })
 }

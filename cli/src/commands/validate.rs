@@ -8,7 +8,7 @@ mod print;
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use lathe_harness::error::{Error, Result, meant};
 use lathe_harness::plan::Plan;
 use lathe_harness::plan::backend_text::{self, Language, Limitation};
@@ -35,16 +35,31 @@ pub(crate) struct Opts {
     /// adapter offers), adreno, uhd620, apple, or all
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     limits: Vec<String>,
-    /// Ask Chrome's compiler, by Node and the npm package webgpu (LATHE_WEBGPU names its folder,
-    /// else it is looked for in node_modules)
-    #[arg(long, help_heading = "Compilers", conflicts_with = "limits")]
-    browser: bool,
+    /// Ask Chrome's compiler through Node: by the npm package webgpu (LATHE_WEBGPU names its folder,
+    /// else it is looked for in node_modules), or by headless Chromium (also CHROMIUM)
+    #[arg(
+        long,
+        value_name = "node|chromium",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "node",
+        help_heading = "Compilers",
+        conflicts_with = "limits"
+    )]
+    browser: Option<Engine>,
     /// Ask DXC, Direct3D's compiler, about the HLSL
     #[arg(long, value_name = "LIBRARY", help_heading = "Compilers", conflicts_with = "limits")]
     dxc: Option<PathBuf>,
     /// Ask spirv-val about the SPIR-V
     #[arg(long, help_heading = "Compilers", conflicts_with = "limits")]
     spirv_val: bool,
+}
+
+/// Program that has Chrome's compiler.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Engine {
+    Node,
+    Chromium,
 }
 
 /// Name in [`Opts::limits`] that stands for all profiles.

@@ -173,6 +173,9 @@ impl ChatOpts {
                 ChatTemplate::open(path, tokens)?
             }
         };
+        if let Some(note) = template.divides(model.tokenizer()?) {
+            tracing::warn!("{note}");
+        }
         let path = self.chat_template.as_ref().unwrap_or(&model.file.path).clone();
         Ok(Renderer { model, template, path })
     }

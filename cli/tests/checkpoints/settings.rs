@@ -39,6 +39,7 @@ fn keys_of_transformers_are_read_refused_or_neutral() {
         ("id2label", json!({}), false),
         ("initializer_range", json!(0.5), false),
         ("intermediate_size", json!(64), true),
+        ("is_causal", json!(false), true),
         ("is_encoder_decoder", json!(true), true),
         ("label2id", json!({}), false),
         ("max_position_embeddings", json!(64), true),
@@ -49,6 +50,7 @@ fn keys_of_transformers_are_read_refused_or_neutral() {
         ("output_attentions", json!(true), false),
         ("output_hidden_states", json!(true), false),
         ("pad_token_id", json!(1), false),
+        ("per_layer_config", json!({"0": {"rms_norm_eps": 0.5}}), true),
         ("problem_type", json!("x"), false),
         ("return_dict", json!(false), false),
         ("rms_norm_eps", json!(0.5), true),
@@ -256,6 +258,16 @@ fn split_files_open_whole_by_any_part() {
     for number in 0..3 {
         folder.put(&name(number + 1), &part(number, 3, all));
     }
+    let contradicting = |key: &str, value: &str| {
+        let mut part = whole.clone();
+        part.metadata.truncate(1);
+        part.tensors = whole.tensors.iter().skip(2).step_by(3).cloned().collect();
+        let numbers = [("no", 2), ("count", 3), ("tensors.count", all)];
+        let part = numbers
+            .iter()
+            .fold(part, |part, (key, n)| part.set(&format!("split.{key}"), &format!("u32 {n}")));
+        part.set(key, value).bytes()
+    };
     let open = |n: usize| {
         let file = ModelFile::open(folder.join(&name(n))).map_err(|e| e.to_string())?;
         assert_eq!((file.files().len(), file.tensors().len()), (3, all));
@@ -268,6 +280,8 @@ fn split_files_open_whole_by_any_part() {
         (part(1, 3, all), "split.no"),
         (part(2, 4, all), "split.count"),
         (part(2, 3, all + 1), "split.tensors.count"),
+        (contradicting(".rope.freq_base", "f32 5"), "llama.rope.freq_base`: f32 5 is refused"),
+        (contradicting(".logit_scale", "f32 5"), "another value or none"),
         (gguf::Parts::smallest("llama").bytes(), "metadata `split.no`: is missing"),
     ] {
         folder.put(&name(3), &bytes);

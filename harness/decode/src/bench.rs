@@ -25,7 +25,7 @@ use super::model::Model;
 use super::options::{DecodeOptions, Script};
 use super::sampling::Sampling;
 use super::session::settle;
-use super::verify::Checked;
+use super::verify::{Checked, logits_limit};
 
 pub use suite::{Config, Tier};
 
@@ -174,7 +174,9 @@ impl<'a> Trial<'a> {
     pub fn run(&mut self, steps_per_submit: usize) -> Result<Run> {
         let Self { decoder, test, prompts, checked } = self;
         if test.sequences > 1 {
-            let run = decoder.run_together(prompts, test.generate, steps_per_submit)?;
+            let mut run = decoder.run_together(prompts, test.generate, steps_per_submit)?;
+            // Prompts are what the caches held before: `generate` steps follow them.
+            run.ttft = Duration::ZERO;
             checked.check(&run.generated)?;
             return Ok(run);
         }
@@ -317,14 +319,14 @@ impl<'a> Bench<'a> {
         let prompts = std::mem::take(&mut trial.prompts);
         let verified = match (test.sequences, trial.verified()) {
             (1, verified) => verified,
-            _ => self.alone(test, &prompts, &runs[0].1.generated, on)?,
+            _ => self.alone(test, &prompts, &runs[0].1.generated, logits_limit(&graph), on)?,
         };
         let figures = GenerationTest {
             test: test.name(),
             model: self.facts.clone(),
             type_k: self.options.kv.name().into(),
             type_v: self.options.kv.name().into(),
-            activations: self.options.acts.name().into(),
+            activations: graph.acts.name().into(),
             n_prompt: test.prompt,
             n_gen: test.generate,
             n_depth: test.depth,
@@ -346,12 +348,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Verifies one sequence against the CPU reference, and the choices of all against those that
-    /// each makes alone after the same tokens. None where nothing is to be verified.
+    /// each makes alone after the same tokens, whose logits are off by an NMSE of up to `limit`. None
+    /// where nothing is to be verified.
     fn alone(
         &mut self,
         test: Test,
         prompts: &[Vec<u32>],
         chosen: &[u32],
+        limit: f64,
         on: &mut dyn Observer,
     ) -> Result<Option<Verified>> {
         let Some(positions) = self.settings.verify else { return Ok(None) };
@@ -364,7 +368,7 @@ impl<'a> Bench<'a> {
         let checked = Checked::begin(&mut decoder, script, Some(positions))?;
         let mut verified = checked.verified().unwrap_or_default();
         for (i, (prompt, chosen)) in prompts.iter().zip(chosen.chunks(generate)).enumerate() {
-            verified.ties += decoder.ties(prompt, chosen).map_err(|e| match e {
+            verified.ties += decoder.ties(prompt, chosen, limit).map_err(|e| match e {
                 Error::CheckFailed(why) => Error::CheckFailed(format!("sequence {i}: {why}")),
                 other => other,
             })?;

@@ -80,27 +80,35 @@ impl Decoder<'_> {
     fn said(&self, found: &NotFinite, position: usize, tokens: &[u32], in_chunks: bool) -> String {
         let NotFinite { op, layer, tensor, index, value, narrow } = found;
         let prompts = if in_chunks { Prompts::Chunks } else { Prompts::TokenByToken };
-        let cause = match self.weight(*layer) {
-            Some(weight) => weight,
-            None => match narrow {
-                Some(Narrow::Activations) => format!(
-                    "f16 holds values up to 65504, f32 has room: {}",
-                    self.wider_activations().join(" ")
-                ),
-                Some(Narrow::Kv) => {
-                    "the cache's scales and values are f16, up to 65504: --kv f32 has room".into()
-                }
-                None => format!(
-                    "no weight of the file is to blame, so f32 overflows or the kernel is wrong: \
-                     `{}` compares it with the CPU reference",
-                    self.graph.diff_command(tokens, prompts)
-                ),
-            },
-        };
+        let cause = self.weight(*layer).or_else(|| narrow.map(|narrow| self.cure(narrow)));
+        let cause = cause.unwrap_or_else(|| {
+            format!(
+                "no weight of the file is to blame, so f32 overflows or the kernel is wrong: \
+                 `{}` compares it with the CPU reference",
+                self.graph.diff_command(tokens, prompts)
+            )
+        });
         format!(
             "position {position}: {tensor}[{index}] is {value} after operation {op}, the first that \
              leaves a value which is not finite; {cause}"
         )
+    }
+
+    /// The options with which a value has room.
+    pub(super) fn cure(&self, narrow: Narrow) -> String {
+        match narrow {
+            Narrow::Activations => format!(
+                "f16 holds values up to 65504, f32 has room: {}",
+                self.wider_activations().join(" ")
+            ),
+            Narrow::Operands => {
+                "matrix units multiply f16, up to 65504: --hint matmul=register_tiled has room"
+                    .into()
+            }
+            Narrow::Kv => {
+                "the cache's scales and values are f16, up to 65504: --kv f32 has room".into()
+            }
+        }
     }
 
     /// Options that widen all activations of the graph: another value may overflow next.

@@ -52,6 +52,16 @@ pub struct LayerWeights {
 }
 
 impl Weights {
+    /// All matrices that vectors meet.
+    pub(crate) fn matrices(&self) -> impl Iterator<Item = &WeightRows> {
+        let head = self.head.as_ref().unwrap_or(&self.embed);
+        let in_layers = self.layers.iter().flat_map(|layer| {
+            let single = [&layer.attn_output, &layer.ffn_down];
+            layer.qkv.iter().chain(&layer.gate_up).chain(single)
+        });
+        in_layers.chain([head])
+    }
+
     /// Reads all weights of a decode, and converts matrices to a format, if one is given, as
     /// `lathe quantize` stores them: matrices without whole blocks in their rows get the substitute
     /// of [`fitting`]. The shapes were checked by [`Config`]; this checks the storage formats.

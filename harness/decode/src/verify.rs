@@ -16,7 +16,8 @@ use super::options::{Prompts, Script};
 use super::sampling::sample_token;
 use lathe_device::error::{Error, Result};
 use lathe_device::execute::{CpuExecutor, Execute, GpuExecutor};
-use lathe_device::judge::{self, diff::Divergence};
+use lathe_device::judge;
+use lathe_device::judge::diff::{Divergence, Source};
 use lathe_device::plan::recording::Part;
 use lathe_record::record::Verified;
 
@@ -221,11 +222,11 @@ impl Decoder<'_> {
 
     /// Compares a sequence's choices together with others and alone after the same tokens, step by
     /// step on a graph of one sequence. Returns the number of choices that differ, each between two
-    /// logits that are closer than rounding leaves them.
+    /// logits that are closer than rounding leaves them: an NMSE of `limit`, or of this graph's limit.
     ///
     /// # Errors
     /// A choice that differs where no rounding explains it; or the device is lost.
-    pub fn ties(&mut self, prompt: &[u32], chosen: &[u32]) -> Result<usize> {
+    pub fn ties(&mut self, prompt: &[u32], chosen: &[u32], limit: f64) -> Result<usize> {
         let Some((_, fed)) = chosen.split_last() else { return Ok(0) };
         let script = Script {
             prompt: prompt.to_vec(),
@@ -233,7 +234,7 @@ impl Decoder<'_> {
             generate: chosen.len(),
             ..Script::default()
         };
-        let (limit, mut ties) = (logits_limit(self.graph), 0);
+        let (limit, mut ties) = (limit.max(logits_limit(self.graph)), 0);
         self.observe(&script, &mut |seen| {
             let Some(at) = (seen.position + 1).checked_sub(prompt.len()) else { return Ok(()) };
             let together = chosen[at];
@@ -457,10 +458,16 @@ pub fn diff(
             operations += graph.recording.part(part).len();
             on_part();
             if let Some(mut found) = divergence {
-                // No kernel is to blame for a weight that is not finite.
+                // No kernel is to blame for a weight that is not finite, or for narrow storage.
                 let layer = graph.recording.part(part)[found.op_index].label.layer;
-                if let Some(weight) = Decoder::new(graph, executor).weight(layer) {
-                    found.reason = format!("{}; {weight}", found.reason);
+                let decoder = Decoder::new(graph, executor);
+                let cause = match found.not_finite {
+                    Some(Source::Input) => decoder.weight(layer),
+                    Some(Source::Narrow(narrow)) => Some(decoder.cure(narrow)),
+                    None => None,
+                };
+                if let Some(cause) = cause {
+                    found.reason = format!("{}; {cause}", found.reason);
                 }
                 return Ok((operations, Some(found)));
             }

@@ -14,9 +14,10 @@ use std::path::Path;
 
 use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::ValueKind;
+use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, context,
+    escape_formatter,
 };
 use serde_json::Value as Json;
 
@@ -102,14 +103,19 @@ impl Conversation {
     ///
     /// # Errors
     ///
-    /// It is something else; the message names the element.
+    /// It is something else, or the system says something twice; the message names the element.
     pub fn add_messages(&mut self, text: &str) -> Result<(), ChatError> {
         let messages = objects(text)?;
-        let has_role = |m: &Value| m.get_attr("role").is_ok_and(|role| role.as_str().is_some());
-        if let Some(i) = messages.iter().position(|message| !has_role(message)) {
+        let role = |m: &Value| m.get_attr("role").ok()?.as_str().map(str::to_owned);
+        if let Some(i) = messages.iter().position(|message| role(message).is_none()) {
             return Err(ChatError(format!("element {i} has no `role` that is a text")));
         }
-        self.messages.extend(messages);
+        let begins =
+            |messages: &[Value]| messages.first().and_then(role).as_deref() == Some("system");
+        if begins(&self.messages) && begins(&messages) {
+            return Err(ChatError("element 0 is a second message of the system".into()));
+        }
+        self.messages.extend(messages.into_iter().map(with_thoughts));
         Ok(())
     }
 
@@ -132,10 +138,16 @@ impl Conversation {
         if Self::OWN.contains(&name) {
             return Err(ChatError(format!("`{name}` is the conversation's own")));
         }
+        let letter = |c: char| c == '_' || c.is_alphabetic();
+        if !name.starts_with(letter) || !name.chars().all(|c| letter(c) || c.is_numeric()) {
+            return Err(ChatError(format!("`{name}` is no name of a variable")));
+        }
         let value = serde_json::from_str(value);
         let value = value.map_err(|e| ChatError(format!("the value is no JSON: {e}")))?;
-        self.variables.insert(name.to_owned(), value);
-        Ok(())
+        match self.variables.insert(name.to_owned(), value) {
+            None => Ok(()),
+            Some(_) => Err(ChatError(format!("`{name}` is set already"))),
+        }
     }
 
     /// Role of the last message.
@@ -148,6 +160,27 @@ impl Conversation {
     pub fn messages(&self) -> impl serde::Serialize {
         &self.messages
     }
+}
+
+/// Names for what a model thought before it answered.
+const THOUGHTS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// A message whose thoughts stand under the two names that templates read, whatever name they came
+/// under. transformers gives templates the same.
+fn with_thoughts(message: Value) -> Value {
+    let get = |key: &str| message.get_attr(key).ok().filter(|v| !v.is_none() && !v.is_undefined());
+    let Some(thoughts) = THOUGHTS.into_iter().find_map(get) else { return message };
+    let Ok(keys) = message.try_iter() else { return message };
+    let old = keys.filter_map(|key| message.get_item(&key).ok().map(|value| (key, value)));
+    let [content, thinking, _] = THOUGHTS;
+    let mut pairs: Vec<(Value, Value)> = vec![(thinking.into(), thoughts.clone())];
+    for (key, value) in old.chain([(content.into(), thoughts)]) {
+        match pairs.iter_mut().find(|(known, _)| *known == key) {
+            Some(pair) => pair.1 = value,
+            None => pairs.push((key, value)),
+        }
+    }
+    Value::from_pairs(pairs)
 }
 
 /// The objects of a JSON array.
@@ -185,6 +218,15 @@ impl ChatTemplate {
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_syntax(syntax);
         environment.set_unknown_method_callback(method);
+        environment.set_formatter(|out, state, value| match python::float(value) {
+            Some(float) => Ok(out.write_str(&float)?),
+            None => escape_formatter(out, state, value),
+        });
+        environment.add_filter("string", |value: &Value| {
+            python::float(value).map_or_else(|| value.to_string().into(), Value::from)
+        });
+        environment.add_filter("default", default);
+        environment.add_filter("d", default);
         environment.add_function("raise_exception", |message: &str| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, format!("raise_exception: {message}")))
         });
@@ -200,9 +242,20 @@ impl ChatTemplate {
         for (name, token) in tokens.into_iter().rev() {
             environment.add_global(name, token);
         }
-        let source = with_generation(source);
+        let source = prepared(source);
         deep(|| environment.add_template_owned(NAME, source))??;
         Ok(Self { environment, note: None })
+    }
+
+    /// A note for the user where the template has tokens of the vocabulary that the tokenizer
+    /// encodes in pieces, since their type is that of text.
+    pub fn divides(&self, tokenizer: &Tokenizer) -> Option<String> {
+        let read = self.environment.get_template(NAME).ok()?;
+        let divided = tokenizer.divided(read.source());
+        (!divided.is_empty()).then(|| {
+            let all = divided.join(", ");
+            format!("{NAME}: {all}: tokens typed as text, which are encoded in pieces")
+        })
     }
 
     /// A note for the user where a folder has two templates that differ.
@@ -261,9 +314,8 @@ impl ChatTemplate {
         if own.exists() {
             let mut template = Self::open(&own, tokens)?;
             let read = template.environment.get_template(NAME).map(|read| read.source().to_owned());
-            template.note = inline
-                .filter(|inline| read.is_ok_and(|read| read != with_generation(inline)))
-                .map(|_| {
+            template.note =
+                inline.filter(|inline| read.is_ok_and(|read| read != prepared(inline))).map(|_| {
                     format!(
                         "{} is read; `chat_template` of {} differs and is not",
                         own.display(),
@@ -320,6 +372,11 @@ impl ChatTemplate {
         })??;
         Ok(String::from_utf8_lossy(&output.0).into_owned())
     }
+}
+
+/// The template as the engine reads it. Jinja takes every end of a line for `\n`.
+fn prepared(source: &str) -> String {
+    with_generation(&source.replace("\r\n", "\n").replace('\r', "\n"))
 }
 
 /// The template with `{% generation %}` as a block of its own scope, which renders what stands in
@@ -386,6 +443,12 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
             return state.apply_filter("replace", &[value.clone(), from.clone(), to.clone()]);
         }
         ("join", [items]) => return state.apply_filter("join", &[items.clone(), value.clone()]),
+        ("replace", [from, to, count]) => {
+            return python::replace(state, value.as_str().unwrap_or_default(), from, to, count);
+        }
+        ("removeprefix" | "removesuffix" | "rsplit", args) => {
+            return python::cut(value.as_str().unwrap_or_default(), name, args);
+        }
         ("format", args) => return python::format(state, value.as_str().unwrap_or_default(), args),
         // It can ask for any number.
         ("replace", _) => {
@@ -395,6 +458,25 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
         _ => {}
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
+}
+
+/// The filter `default`, whose arguments may be named: minijinja's cannot.
+#[allow(clippy::needless_pass_by_value, reason = "minijinja hands arguments to filters by value")]
+fn default(value: &Value, positional: Rest<Value>, options: Kwargs) -> Result<Value, Error> {
+    if positional.len() > 2 {
+        return Err(ErrorKind::TooManyArguments.into());
+    }
+    let named = |at: usize, name: &str| -> Result<Option<Value>, Error> {
+        let named: Option<Value> = options.get(name)?;
+        Ok(named.or_else(|| positional.get(at).cloned()))
+    };
+    let (other, lax) = (named(0, "default_value")?, named(1, "boolean")?);
+    options.assert_all_used()?;
+    let lax = lax.is_some_and(|lax| lax.is_true());
+    match value.is_undefined() || lax && !value.is_true() {
+        true => Ok(other.unwrap_or_else(|| "".into())),
+        false => Ok(value.clone()),
+    }
 }
 
 /// Runs `work` on a stack of its own, which is deep enough for whatever fuel can nest.

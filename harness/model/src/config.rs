@@ -217,7 +217,7 @@ const REFUSED: [(Key, Only, &str); 27] = [
     (["residual_scale", ""], Only::Neutral, "a residual scale is not implemented"),
     (["embedding_scale", ""], Only::Neutral, "another embedding scale is not implemented"),
     (["", "partial_rotary_factor"], Only::One, "partial rope is not implemented"),
-    (["attention.causal", ""], Only::Switch(true), CAUSAL),
+    (["attention.causal", "is_causal"], Only::Switch(true), CAUSAL),
     (["", "use_bidirectional_attention"], Only::Switch(false), CAUSAL),
     (["use_parallel_residual", ""], Only::Switch(false), "a parallel residual is not implemented"),
     (["", "mlp_bias"], Only::Switch(false), BIASES),

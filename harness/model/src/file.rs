@@ -211,6 +211,13 @@ fn gguf_parts(path: &Path) -> Result<(Vec<Mapped>, Gguf), ModelError> {
                 if whole.u32(all).map_err(at)? != gguf.u32(all).map_err(at)? {
                     return Err(at(gguf.refused(all, "the first part has another number")));
                 }
+                // Parts repeat nothing, or the same: the first one's metadata are read.
+                let keys = gguf.metadata.iter().map(|(key, _)| key);
+                let mut own = keys.filter(|key| !SPLIT.contains(key));
+                if let Some(key) = own.find(|key| gguf.shown(key) != whole.shown(key)) {
+                    let why = "the first part, whose metadata are read, has another value or none";
+                    return Err(at(gguf.refused(key, why)));
+                }
                 gguf.tensors.iter_mut().for_each(|tensor| tensor.file = files.len());
                 whole.join(gguf.tensors).map_err(at)?;
             }

@@ -12,11 +12,12 @@
 mod gguf;
 mod score;
 mod stream;
+mod tables;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
@@ -39,6 +40,7 @@ pub use crate::error::TokenizerError;
 pub use crate::token_type;
 pub use crate::vocabulary::Vocabulary;
 pub use stream::TextStream;
+pub use tables::Tables;
 
 /// Longest `tokenizer.json` that is read; the largest public one has 33 MB.
 const LONGEST: u64 = 256 << 20;
@@ -104,6 +106,24 @@ impl Tokenizer {
             "metadata `{key}`: {n} tokens, such as {first}, are spelled as control tokens and typed \
              as text; they are taken for control tokens"
         ))
+    }
+
+    /// Tokens between brackets, such as `<start>` and `[END]`, that `text` has and that are encoded
+    /// in pieces there, in the order of their spelling.
+    pub fn divided(&self, text: &str) -> Vec<String> {
+        let mut found = BTreeSet::new();
+        for (open, close) in [('<', '>'), ('[', ']')] {
+            for (at, _) in text.match_indices(open) {
+                let Some(end) = text[at..].find(close) else { break };
+                let marker = &text[at..=at + end];
+                let Some(id) = self.library.token_to_id(marker) else { continue };
+                // A space prefix may go before it.
+                if self.encode_markup(marker).is_ok_and(|ids| ids.last() != Some(&id)) {
+                    found.insert(marker.to_owned());
+                }
+            }
+        }
+        found.into_iter().collect()
     }
 
     /// The tokenizer of the bytes of a `tokenizer.json`. Its ids are those of the `tokenizers`

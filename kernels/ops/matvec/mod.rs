@@ -11,6 +11,7 @@ pub mod geometry;
 pub mod head;
 pub mod schedule;
 pub mod soa;
+pub mod units;
 
 use crate::declare::*;
 

@@ -19,7 +19,7 @@ impl<P: MatVec + 'static> Schedule<P> {
 
     /// schedule/row_lanes: LANES invocations a dense row.
     pub const ROW_LANES: Variant<P> = Variant {
-        stages: &[Stage::main(&lanes_grid)],
+        stages: &[Stage::main(&|p, c| passes(p) * lanes_grid(p, c))],
         constants: &workgroup_lanes,
         tunables: "WG=64|128|256,LANES=8|16|32|64|128,UNROLL=4|9",
         unsupported: &one_dense_vector,
@@ -73,14 +73,14 @@ impl<P: MatVec + 'static> Schedule<P> {
         ..Variant::PLAIN
     };
 
-    /// schedule/rows8: eight rows a workgroup, up to eight vectors.
+    /// schedule/rows8: eight rows a workgroup, up to eight vectors at a time.
     pub const ROWS8: Variant<P> = Variant {
-        stages: &[Stage::main(&|p, _| p.rows().div_ceil(8))],
+        stages: &[Stage::main(&|p, _| passes(p) * p.rows().div_ceil(8))],
         constants: &|p, caps| {
             // Measured from 1152 to 16384 rows on an H200: workgroups are large where they are few,
             // and where few vectors keep few sums; with three and more 320 invocations are best,
             // perhaps since a compute unit has room for two such. Unpacking wants smaller ones.
-            let (rows, n) = (p.rows().max(1), p.n_vectors().max(1));
+            let (rows, n) = (p.rows().max(1), p.n_vectors().div_ceil(passes(p)));
             let few_rows = match p.weight().is_dense() {
                 true => (1 << ((1 << 19) / rows).max(1).ilog2()).clamp(96, 256),
                 false => 64,
@@ -173,6 +173,11 @@ impl<P: MatVec + 'static> Schedule<P> {
     };
 }
 
+/// Passes over the vectors of the schedules that keep a sum of each (schedule/passes).
+pub fn passes<P: MatVec>(p: &P) -> usize {
+    p.n_vectors().div_ceil(8).max(1)
+}
+
 /// Workgroups of WG / LANES outputs.
 fn outputs_grid<P: MatVec>(p: &P, c: &Constants) -> usize {
     (p.rows() / 2).div_ceil(((c["WG"] / c["LANES"]) as usize).max(1))
@@ -215,11 +220,10 @@ fn one_soa_vector<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
         .or_else(|| exceeds("N_VECTORS", p.n_vectors(), 1))
 }
 
-/// Refuses shapes beyond the sums or lanes of schedule/rows8.
-pub fn eight_rows_unsupported<P: MatVec>(p: &P, caps: &Capabilities) -> Option<String> {
+/// Refuses adapters with fewer lanes than schedule/rows8 shares its sums between.
+pub fn eight_lanes(caps: &Capabilities) -> Option<String> {
     let size = caps.subgroup.map_or(0, |(min, _)| min);
-    exceeds("N_VECTORS", p.n_vectors(), 8)
-        .or_else(|| (size < 8).then(|| format!("subgroups of {size} lanes, fewer than 8")))
+    (size < 8).then(|| format!("subgroups of {size} lanes, fewer than 8"))
 }
 
 /// Refuses orders that the variants over SoA-repacked blocks cannot read.

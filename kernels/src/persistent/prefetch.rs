@@ -176,7 +176,7 @@ impl Prefetches {
         }
         text.push_str("\nvar<private> grid_workgroup: u32;\n");
         for i in 0..most {
-            let _ = writeln!(text, "var<private> grid_seen_{i}: u32;");
+            let _ = writeln!(text, "var<private> grid_seen_{i}: u32 = 0u;");
         }
         // A load of which nothing comes is none. This word is between two counters.
         let all: Vec<String> = (0..most).map(|i| format!("grid_seen_{i}")).collect();

@@ -10,7 +10,7 @@ mod statement;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use naga::valid::{FunctionInfo, ModuleInfo};
+use naga::valid::{FunctionInfo, GlobalUse, ModuleInfo};
 use naga::{AddressSpace, BuiltIn, Expression, Handle, Module, Span, StorageAccess};
 
 use crate::Error;
@@ -21,8 +21,10 @@ use crate::types::{Kind, Length, Ty, Types, Unit};
 #[derive(Debug)]
 pub struct Program {
     pub(crate) code: Vec<Op>,
-    /// Bytes of the source that each instruction comes from.
-    pub(crate) spans: Vec<Span>,
+    /// Byte of the source that each instruction comes from, and its function's call.
+    pub(crate) places: Vec<(u32, u32)>,
+    /// Calls: byte of the source, and the call that leads there. The entry point is the first.
+    pub(crate) calls: Vec<(u32, u32)>,
     pub(crate) accesses: Vec<Access>,
     /// What the accesses are to.
     pub(crate) variables: Vec<Variable>,
@@ -35,8 +37,14 @@ pub struct Program {
     pub(crate) cells: u32,
     pub(crate) size: [u32; 3],
     pub(crate) inputs: Vec<(BuiltIn, Reg)>,
+    /// Columns of private variables without an initial value: first and number.
+    pub(crate) undefined: Vec<(Reg, u32)>,
     /// Atomics on buffers may order workgroups.
     pub(crate) is_synchronised: bool,
+    /// There are atomics: what they return depends on the order of invocations.
+    pub(crate) has_atomics: bool,
+    /// Subgroups run together.
+    pub(crate) has_subgroups: bool,
 }
 
 /// A variable in messages.
@@ -58,7 +66,7 @@ pub struct BufferUse {
     pub group: u32,
     /// `@binding`.
     pub binding: u32,
-    /// Declared `read_write`.
+    /// The entry point writes it.
     pub writable: bool,
     /// Declared `@coherent`: what an acquire reads needs no fence of its own.
     pub coherent: bool,
@@ -90,7 +98,7 @@ impl Place {
     fn unit(&self) -> Unit {
         match self.memory {
             Memory::Buffer(_) => Unit::Byte,
-            Memory::Workgroup | Memory::Columns => Unit::Cell,
+            Memory::Workgroup | Memory::Columns | Memory::Private => Unit::Cell,
         }
     }
 }
@@ -123,6 +131,8 @@ struct Lower<'a> {
     /// Frames on the machine's stack.
     depth: u32,
     span: Span,
+    /// Number of the call whose function is lowered.
+    call: u32,
 }
 
 /// Instructions of a program: an inlined kernel has a few thousand.
@@ -147,7 +157,8 @@ impl Program {
             types: Types(module),
             program: Self {
                 code: Vec::new(),
-                spans: Vec::new(),
+                places: Vec::new(),
+                calls: vec![(0, 0)],
                 accesses: Vec::new(),
                 variables: Vec::new(),
                 constants: Vec::new(),
@@ -156,13 +167,17 @@ impl Program {
                 cells: 0,
                 size: point.workgroup_size,
                 inputs: Vec::new(),
+                undefined: Vec::new(),
                 is_synchronised: false,
+                has_atomics: false,
+                has_subgroups: false,
             },
             constants: HashMap::new(),
             globals: HashMap::new(),
             top: FRAME,
             depth: 0,
             span: Span::UNDEFINED,
+            call: 0,
         };
         lower.globals(info.get_entry_point(at))?;
         let mut arguments = Vec::new();
@@ -180,6 +195,11 @@ impl Program {
         &self.buffers
     }
 
+    /// Returns true if results may depend on the order of invocations without a race.
+    pub fn has_atomics(&self) -> bool {
+        self.has_atomics
+    }
+
     /// Invocations of a workgroup.
     pub fn lanes(&self) -> u32 {
         self.size.iter().product()
@@ -192,8 +212,20 @@ impl<'a> Lower<'a> {
         if at >= MOST_CODE {
             return Err(Error::Unsupported(format!("more than {MOST_CODE} instructions")));
         }
+        match op {
+            Op::Atomic { .. } => self.program.has_atomics = true,
+            Op::Fold { .. } | Op::Ballot { .. } | Op::Move { .. } => {
+                self.program.has_subgroups = true;
+            }
+            Op::MatrixLoad(..) | Op::MatrixStore(..) | Op::MatrixMulAdd(_) => {
+                self.program.has_subgroups = true;
+            }
+            Op::Barrier { subgroup: true, .. } => self.program.has_subgroups = true,
+            _ => {}
+        }
         self.program.code.push(op);
-        self.program.spans.push(self.span);
+        let from = self.span.to_range().map_or(0, |range| range.start as u32);
+        self.program.places.push((from, self.call));
         Ok(at as u32)
     }
 
@@ -283,20 +315,25 @@ impl<'a> Lower<'a> {
                     let at = self.take(count)?;
                     let init = match variable.init {
                         Some(init) => self.global_expression(init)?,
-                        None => vec![self.constant(0)?; count as usize],
+                        None => {
+                            self.program.undefined.push((at, count));
+                            Vec::new()
+                        }
                     };
                     for (i, from) in init.iter().enumerate() {
                         self.push(Op::Un(Un::Copy, at + i as u32, *from))?;
                     }
-                    (Memory::Columns, at)
+                    (if init.is_empty() { Memory::Private } else { Memory::Columns }, at)
                 }
                 AddressSpace::Storage { .. } | AddressSpace::Uniform => {
                     let Some(at) = variable.binding else {
                         return Err(Error::Unsupported(format!("`{name}` without a binding")));
                     };
                     let coherent = naga::MemoryDecorations::COHERENT;
+                    // Declared so, and done.
                     let writable = matches!(variable.space, AddressSpace::Storage { access }
-                        if access.contains(StorageAccess::STORE));
+                        if access.contains(StorageAccess::STORE))
+                        && used[handle].contains(GlobalUse::WRITE);
                     self.program.buffers.push(BufferUse {
                         name: name.clone(),
                         group: at.group,

@@ -112,8 +112,8 @@ impl<'a> Lower<'a> {
                 self.atomic(frame, pointer, fun, value, result)?;
             }
             Statement::WorkGroupUniformLoad { pointer, result } => {
-                self.barrier(Barrier::WORK_GROUP)?;
                 let place = self.place(frame, pointer)?;
+                self.barrier(Barrier::WORK_GROUP)?;
                 let access = self.access(&place)?;
                 self.push(Op::Uniform { access })?;
                 let value = self.load(&place)?;
@@ -131,9 +131,12 @@ impl<'a> Lower<'a> {
                     None => 0,
                 };
                 let first = self.take(count)?;
-                let (span, info) = (self.span, self.info);
+                let (span, call, info) = (self.span, self.call, self.info);
+                let at = span.to_range().map_or(0, |range| range.start as u32);
+                self.call = self.program.calls.len() as u32;
+                self.program.calls.push((at, call));
                 self.function(callee, &info[function], values, first)?;
-                self.span = span;
+                (self.span, self.call) = (span, call);
                 if let Some(result) = result {
                     let value = Value::Columns((first..first + count).collect());
                     frame.values[result.index()] = Some(value);

@@ -5,6 +5,7 @@ use half::f16;
 use super::control::join;
 use super::memory::locations;
 use super::shadow::{Now, Touch};
+use super::taint::UNWRITTEN;
 use super::{Group, Machine};
 use crate::code::{Access, FRAME, Memory, OUTSIDE, Op, Reg, Rmw};
 use crate::finding::{Fault, Finding, Key, Other};
@@ -67,7 +68,7 @@ impl Machine<'_> {
             Op::ArrayLength { to, buffer, at, stride } => {
                 let elements = self.elements(buffer, at, stride);
                 let mut column = Self::take(group, to);
-                column.fill(elements);
+                column[group.lanes.clone()].fill(elements);
                 Self::put(group, to, column);
                 group.set_taint(to, None);
             }
@@ -111,7 +112,7 @@ impl Machine<'_> {
         let end = match access.memory {
             Memory::Buffer(buffer) => self.buffers[buffer as usize].buffer.bytes,
             Memory::Workgroup => 4 * self.program.cells,
-            Memory::Columns => u32::MAX,
+            Memory::Columns | Memory::Private => u32::MAX,
         };
         let unit = if access.memory == Memory::Workgroup { 4 } else { 1 };
         let at = u64::from(offset) + u64::from(access.at) + u64::from(leaf.at);
@@ -145,14 +146,23 @@ impl Machine<'_> {
         other: Option<(Touch, bool)>,
     ) -> (Key, impl FnOnce(String) -> Finding + use<>) {
         let variable = self.program.variables[access.name as usize].clone();
-        let (at, by) = (self.at(group.pc), Self::invocation(group, lane));
+        let (mut pc, mut by) = (group.pc, Self::invocation(group, lane));
         let [x, y, _] = self.grid;
-        let other = other.map(|(touch, is_write)| {
+        let mut other = other.map(|(touch, is_write)| {
             let n = touch.group;
             let workgroup = [n % x, n / x % y, n / x / y];
             let by = crate::Invocation { workgroup, local: touch.lane };
-            Other { by, at: touch.at, is_write }
+            (touch.pc as usize, Other { by, at: self.at(touch.pc as usize), is_write })
         });
+        // Workgroups run in any order: the place of a race between them is that of the read.
+        if let Some((past, other)) = &mut other
+            && !other.is_write
+            && other.by.workgroup != by.workgroup
+        {
+            (*other, by) = (Other { by, at: self.at(pc), is_write: true }, other.by);
+            pc = *past;
+        }
+        let (at, calls, other) = (self.at(pc), self.calls(pc), other.map(|(_, other)| other));
         let key = (fault, at, other.map_or(0, |other| 2 * other.at + u32::from(other.is_write)));
         let finding = move |what| {
             let index = match place {
@@ -161,7 +171,7 @@ impl Machine<'_> {
                 Err(index) => index,
             };
             let (index, variable) = (index.map(u64::from), Some(variable.name));
-            Finding { fault, at, variable, index, by, other, what, times: 1 }
+            Finding { fault, at, calls, variable, index, by, other, what, times: 1 }
         };
         (key, finding)
     }
@@ -171,6 +181,10 @@ impl Machine<'_> {
             Memory::Workgroup => {
                 "workgroup memory is read before anything was written there; \
                                   kernels run without zeroing it"
+            }
+            Memory::Private => {
+                "a private variable without an initial value is read before anything was written \
+                 there; WGSL makes it zero, other languages do not"
             }
             _ => "an output is read before anything was written there",
         };
@@ -196,8 +210,11 @@ impl Machine<'_> {
         };
         let other = Some((past, past_writes));
         let (key, finding) = self.describe(group, Fault::Race, access, Ok(place), lane, other);
-        let verb = |writes| if writes { "writes" } else { "reads" };
-        let (one, two) = (verb(writes), verb(past_writes));
+        let (one, two) = match (writes, past_writes) {
+            (true, true) => ("writes", "writes"),
+            (true, false) if past.group == group.number => ("writes", "reads"),
+            _ => ("reads", "writes"),
+        };
         (key, move || finding(format!("one {one}, the other {two}; {between}")))
     }
 
@@ -252,8 +269,11 @@ impl Machine<'_> {
     ) -> (u32, u32) {
         let Some(at) = self.place(group, access, leaf, lane) else { return (NOTHING, 0) };
         match access.memory {
-            Memory::Columns => {
-                let number = group.taint(at).map_or(0, |taint| taint[lane]);
+            Memory::Columns | Memory::Private => {
+                let number = match group.taint(at).map_or(0, |taint| taint[lane]) {
+                    UNWRITTEN => self.unwritten(group, access, at, lane),
+                    number => number,
+                };
                 (group.columns[(at - FRAME) as usize][lane], number)
             }
             Memory::Workgroup => {
@@ -302,7 +322,7 @@ impl Machine<'_> {
         let Some(at) = self.place(group, access, leaf, lane) else { return };
         let mut raced = None;
         match access.memory {
-            Memory::Columns => {
+            Memory::Columns | Memory::Private => {
                 group.columns[(at - FRAME) as usize][lane] = bits;
                 group.set_lane(at, lane, number);
                 return;

@@ -132,6 +132,7 @@ impl Machine<'_> {
                 if storage {
                     join(&mut group.clock, &group.acquired);
                 }
+                self.split(group);
                 return self.program.is_synchronised.then_some(Stop::Barrier);
             }
             Op::Barrier { .. } => {}
@@ -227,7 +228,14 @@ impl Machine<'_> {
     }
 
     /// A lane of a column is a fault if anything depends on it.
-    fn mark(&mut self, group: &mut Group, fault: Fault, to: Reg, lane: usize, what: String) {
+    pub(super) fn mark(
+        &mut self,
+        group: &mut Group,
+        fault: Fault,
+        to: Reg,
+        lane: usize,
+        what: String,
+    ) {
         let (key, finding) = self.bare(group, fault, lane, what);
         let number = self.suspects.add(key, || finding);
         group.set_lane(to, lane, number);

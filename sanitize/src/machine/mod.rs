@@ -3,6 +3,7 @@
 mod access;
 mod columns;
 mod control;
+mod fiber;
 mod mask;
 mod matrix;
 mod memory;
@@ -11,6 +12,7 @@ mod subgroup;
 mod taint;
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use naga::BuiltIn;
 
@@ -22,6 +24,7 @@ use mask::{MOST_LANES, Mask};
 use memory::Bound;
 pub use memory::Buffer;
 use shadow::{Now, Shadow, Touch};
+use taint::UNWRITTEN;
 
 /// Settings of a run.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +35,14 @@ pub struct Options {
     pub seed: u64,
     /// Rounds of one loop after which it counts as endless.
     pub rounds: u32,
+    /// Finds the subgroup operations that outputs depend on: of a kernel whose results are right
+    /// at some widths alone.
+    pub traces: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { width: 32, seed: 0, rounds: 1 << 22 }
+        Self { width: 32, seed: 0, rounds: 1 << 22, traces: false }
     }
 }
 
@@ -91,6 +97,10 @@ struct Group {
     pc: usize,
     active: Mask,
     frames: Vec<Frame>,
+    /// Lanes that run together until the next barrier, and the others.
+    lanes: Range<usize>,
+    is_waiting: bool,
+    others: Vec<fiber::Fiber>,
     cells: Vec<u32>,
     written: Vec<bool>,
     shadow: Shadow,
@@ -297,6 +307,9 @@ impl Machine<'_> {
             pc: 0,
             active: self.full,
             frames: Vec::new(),
+            lanes: 0..self.lanes,
+            is_waiting: false,
+            others: Vec::new(),
             cells: vec![0; cells],
             written: vec![false; cells],
             shadow: Shadow::new(cells, false),
@@ -322,6 +335,8 @@ impl Machine<'_> {
         group.pc = 0;
         group.active = self.full;
         group.frames.clear();
+        group.others.clear();
+        group.lanes = 0..self.lanes;
         // What a workgroup finds there: wgpu runs these kernels without zeroing it first.
         group.cells.fill(0x7fc0_dead);
         group.written.fill(false);
@@ -330,11 +345,17 @@ impl Machine<'_> {
         group.taints.fill(None);
         group.cell_taints.clear();
         (group.has_taints, group.has_polled) = (false, false);
+        for (first, count) in &self.program.undefined {
+            for column in *first..first + count {
+                group.columns[(column - FRAME) as usize].fill(0);
+                group.set_taint(column, Some(vec![UNWRITTEN; self.lanes]));
+            }
+        }
         group.steps.fill(0);
-        group.order = self.rng.shuffled(self.lanes as u32);
         for clock in [&mut group.clock, &mut group.coherent, &mut group.acquired] {
             clock.fill(0);
         }
+        self.split(group);
         let [sx, sy, _] = self.program.size;
         let width = self.options.width;
         for (builtin, first) in &self.program.inputs {
@@ -384,7 +405,18 @@ impl Machine<'_> {
     }
 
     fn at(&self, pc: usize) -> u32 {
-        self.program.spans[pc].to_range().map_or(0, |range| range.start as u32)
+        self.program.places[pc].0
+    }
+
+    /// Bytes of the calls that lead to an instruction, innermost first.
+    fn calls(&self, pc: usize) -> Vec<u32> {
+        let mut call = self.program.places[pc].1;
+        let outer = || {
+            let (at, outer) = self.program.calls[std::mem::replace(&mut call, 0) as usize];
+            call = outer;
+            at
+        };
+        std::iter::repeat_with(outer).take_while(|at| *at > 0).collect()
     }
 
     fn invocation(group: &Group, lane: usize) -> Invocation {
@@ -395,7 +427,8 @@ impl Machine<'_> {
     fn bare(&self, group: &Group, fault: Fault, lane: usize, what: String) -> (Key, Finding) {
         let (at, by) = (self.at(group.pc), Self::invocation(group, lane));
         let (variable, index, other) = (None, None, None);
-        let finding = Finding { fault, at, variable, index, by, other, what, times: 1 };
+        let calls = self.calls(group.pc);
+        let finding = Finding { fault, at, calls, variable, index, by, other, what, times: 1 };
         ((fault, at, 0), finding)
     }
 
@@ -411,11 +444,15 @@ impl Machine<'_> {
         loop {
             let pc = group.pc;
             let op = &program.code[pc];
+            if fiber::ends(op, group) && self.meet(group) {
+                continue;
+            }
+            let lanes = group.lanes.clone();
             let mut stop = None;
             match *op {
                 Op::Un(op, to, a) => {
                     let mut column = Self::take(group, to);
-                    columns::un(op, &mut column, self.column(group, a));
+                    columns::un(op, &mut column[lanes.clone()], &self.column(group, a)[lanes]);
                     Self::put(group, to, column);
                     group.spread(to, &[a]);
                     if matches!(op, Un::FToInt | Un::FToUint | Un::RoundHalf | Un::HalfBits) {
@@ -424,15 +461,16 @@ impl Machine<'_> {
                 }
                 Op::Bin(op, to, a, b) => {
                     let mut column = Self::take(group, to);
-                    columns::bin(op, &mut column, self.column(group, a), self.column(group, b));
+                    let [x, y] = [a, b].map(|at| &self.column(group, at)[lanes.clone()]);
+                    columns::bin(op, &mut column[lanes.clone()], x, y);
                     Self::put(group, to, column);
                     group.spread(to, &[a, b]);
                     self.check_integers(group, op, to, [a, b]);
                 }
                 Op::Tri(op, to, a, b, c) => {
                     let mut column = Self::take(group, to);
-                    let [x, y, z] = [a, b, c].map(|at| self.column(group, at));
-                    columns::tri(op, &mut column, x, y, z);
+                    let [x, y, z] = [a, b, c].map(|at| &self.column(group, at)[lanes.clone()]);
+                    columns::tri(op, &mut column[lanes.clone()], x, y, z);
                     Self::put(group, to, column);
                     match op {
                         Tri::Select if group.has_taints => {
@@ -469,6 +507,9 @@ impl Machine<'_> {
             // Control flow sets the place of the next instruction relative to the one after it.
             group.pc += 1;
             if let Some(stop) = stop {
+                if stop == Stop::Rounds {
+                    group.switch();
+                }
                 return Ok(stop);
             }
         }
@@ -486,7 +527,7 @@ impl Machine<'_> {
             time,
             epoch: group.epoch,
             step: group.steps[lane / width as usize],
-            at: self.at(group.pc),
+            pc: group.pc as u32,
         };
         let clock = if coherent { &group.coherent } else { &group.clock };
         Now { touch, width, clock }

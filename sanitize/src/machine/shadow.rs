@@ -12,13 +12,13 @@ pub(crate) struct Touch {
     pub(crate) epoch: u32,
     /// Barriers that the subgroup had passed.
     pub(crate) step: u32,
-    /// Byte of the source.
-    pub(crate) at: u32,
+    /// Its instruction.
+    pub(crate) pc: u32,
 }
 
 impl Touch {
     pub(crate) const NONE: Self =
-        Self { group: u32::MAX, lane: 0, time: 0, epoch: 0, step: 0, at: 0 };
+        Self { group: u32::MAX, lane: 0, time: 0, epoch: 0, step: 0, pc: 0 };
 
     fn is_some(&self) -> bool {
         self.group != u32::MAX

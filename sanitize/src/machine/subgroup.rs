@@ -2,6 +2,7 @@
 
 use super::{Group, Machine};
 use crate::code::{Fold, From, Op, Span};
+use crate::finding::Fault;
 
 impl Machine<'_> {
     pub(super) fn subgroup(&mut self, group: &mut Group, op: &Op) {
@@ -69,6 +70,7 @@ impl Machine<'_> {
                     | From::Quad(at) => Some(self.column(group, at)),
                     From::First | From::Swap(_) => None,
                 };
+                let mut wrong = Vec::new();
                 active.each(|lane| {
                     let (first, own) = (lane / width * width, lane % width);
                     let by = by.map_or(0, |by| by[lane] as usize);
@@ -82,17 +84,44 @@ impl Machine<'_> {
                         From::Swap(by) => Some(own ^ by as usize),
                     };
                     // A lane that is not there gives an indeterminate value: what is never right.
+                    let named = source;
                     let source = source.filter(|lane| {
                         *lane < width && first + lane < self.lanes && active.has(first + lane)
                     });
+                    if source.is_none() {
+                        wrong.push((lane, named));
+                    }
                     column[lane] = source.map_or(0x7fc0_dead, |source| values[first + source]);
                     let number = |source: usize| numbers.map_or(0, |n| n[first + source]);
                     taint[lane] = source.map_or(0, number);
                 });
                 Self::put(group, to, column);
                 group.set_taint(to, taint.iter().any(|n| *n != 0).then_some(taint));
+                for (lane, named) in wrong {
+                    let what = match named {
+                        Some(named) if named >= width => {
+                            format!("lane {named} of a subgroup of {width}")
+                        }
+                        Some(named) => format!("lane {named}, which is not active"),
+                        None => "a lane below zero".to_owned(),
+                    };
+                    self.mark(group, Fault::OutOfBounds, to, lane, what);
+                }
             }
             _ => {}
+        }
+        if self.options.traces {
+            let (to, count) = match *op {
+                Op::Ballot { to, .. } => (to, 4),
+                Op::Fold { to, .. } | Op::Move { to, .. } => (to, 1),
+                _ => return,
+            };
+            for column in to..to + count {
+                let what = "outputs depend on this operation, which spans the subgroup".to_owned();
+                active.each(|lane| {
+                    self.mark(group, Fault::SubgroupSize, column, lane, what.clone());
+                });
+            }
         }
     }
 }

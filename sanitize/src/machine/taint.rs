@@ -11,6 +11,9 @@ use crate::finding::{Finding, Key};
 /// Numbers that are given out before faults of the same places share one.
 const MOST: usize = 1 << 16;
 
+/// Number of what a private variable holds at first.
+pub(super) const UNWRITTEN: u32 = u32::MAX;
+
 /// Faults that are none unless a value is used.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
@@ -62,7 +65,16 @@ impl Group {
     /// Replaces what a column carries.
     pub(super) fn set_taint(&mut self, column: Reg, taint: Taint) {
         self.has_taints |= taint.is_some();
-        self.taints[(column - FRAME) as usize] = taint;
+        let lanes = self.lanes.clone();
+        let known = &mut self.taints[(column - FRAME) as usize];
+        match known {
+            // Of lanes that run on their own.
+            Some(known) if lanes.len() < known.len() => match taint {
+                Some(taint) => known[lanes.clone()].copy_from_slice(&taint[lanes]),
+                None => known[lanes].fill(0),
+            },
+            _ => *known = taint,
+        }
     }
 
     /// A column is made of others.

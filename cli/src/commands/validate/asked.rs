@@ -7,7 +7,7 @@ use naga::Module;
 use naga::valid::ModuleInfo;
 use serde::Serialize;
 
-use super::{Opts, Row};
+use super::{Engine, Opts, Row};
 
 /// Name of Chrome's compiler in reports.
 const TINT: &str = "Tint";
@@ -49,7 +49,11 @@ impl Asked {
         if let Some(library) = &opts.dxc {
             compilers.push(Compiler::Dxc(Dxc::open(library).map_err(Error::Usage)?));
         }
-        let browser = opts.browser.then(Browser::find).transpose().map_err(Error::Usage)?;
+        let browser = opts.browser.map(|engine| match engine {
+            Engine::Node => Browser::package(),
+            Engine::Chromium => Browser::chromium(),
+        });
+        let browser = browser.transpose().map_err(Error::Usage)?;
         Ok(Self { compilers, browser })
     }
 
@@ -82,11 +86,13 @@ impl Asked {
         let said = browser.ask(&texts).map_err(Error::Usage)?;
         for (page, messages) in pages.iter().zip(said) {
             let shown = messages.iter().filter(|message| message.kind != "warning");
-            let shown = shown.map(|m| format!("{}: {}", (page.place)(m.line), m.text));
+            let shown = shown.map(|m| format!("{}:{}: {}", (page.place)(m.line), m.column, m.text));
             let shown: Vec<_> = shown.collect();
-            let answer = match messages.iter().any(|message| message.kind == "error") {
-                true => Answer::Refuses(shown.join("; ")),
-                false => Answer::Takes,
+            let is = |kind: &str| messages.iter().find(|message| message.kind == kind);
+            let answer = match (is("unavailable"), is("error")) {
+                (Some(message), _) => Answer::Unavailable(message.text.clone()),
+                (None, Some(_)) => Answer::Refuses(shown.join("; ")),
+                (None, None) => Answer::Takes,
             };
             for row in &mut rows[page.rows.clone()] {
                 for entry in &page.entries {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lathe_kernels::{Capabilities, Problem, State};
+use lathe_kernels::{Capabilities, FloatFormat, KvFormat, Problem, State};
 
 use super::load::Weights;
 use super::options::{DecodeOptions, Prompts};
@@ -53,6 +53,8 @@ pub struct DecodeGraph {
     pub caches: Vec<KvCache>,
     /// Settings of sampling; none for the greedy choice.
     pub sampling: Option<Sampling>,
+    /// Storage of the inputs of matrices in a step.
+    pub acts: FloatFormat,
     /// Positions it holds.
     pub context: usize,
     /// Sequences that a step takes a token further.
@@ -142,6 +144,19 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// Sequences from which on quantised weights are multiplied on matrix units: there f16 is all that a
+/// product keeps of a weight, and as in chunks of prompts of an activation, unless the cache keeps
+/// f32.
+const SEQUENCES_ON_UNITS: usize = 9;
+
+/// Returns true if inputs of matrices are stored in f16 whatever the options say.
+fn is_narrow(weights: &Weights, caps: &Capabilities, options: &DecodeOptions) -> bool {
+    options.sequences >= SEQUENCES_ON_UNITS
+        && options.kv != KvFormat::F32
+        && caps.has_matrix_units()
+        && weights.matrices().any(|rows| !rows.format.is_dense())
+}
+
 /// Builds the decode step of a model by the tuned choices of its adapter, if there are any, and the
 /// kernels' own preferences: lists its operations, selects a variant for each, packs the weights as
 /// those read them. `path` names the model in errors.
@@ -169,7 +184,9 @@ pub fn build(
             options.sequences
         )));
     }
-    let chunks = options.built_chunks();
+    let (chunks, flags) = (options.built_chunks(), options.flags());
+    let acts = if is_narrow(weights, caps, options) { FloatFormat::F16 } else { options.acts };
+    let options = &DecodeOptions { acts, ..options.clone() };
     let mut step = step::list(config, weights, options, chunks, caps.binding_bytes);
     let persistent = match options.persistent {
         Persistent::Of(grid) | Persistent::Assumed(grid) if options.sequences == 1 => Some(grid),
@@ -203,12 +220,13 @@ pub fn build(
         logits: named("logits"),
         caches,
         sampling: options.sampling,
+        acts,
         context: options.context,
         sequences: options.sequences,
         vocab: config.vocab,
         selected,
         path: path.to_owned(),
-        flags: options.flags(),
+        flags,
         recording: Arc::new(recording),
     })
 }

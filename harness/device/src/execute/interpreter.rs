@@ -38,6 +38,9 @@ pub struct Found {
     pub file: String,
     /// Its line, from 1.
     pub line: usize,
+    /// The call that leads there from another file: file and line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub called: Option<(String, usize)>,
     /// Variable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variable: Option<String>,
@@ -88,6 +91,9 @@ impl std::fmt::Display for Found {
                 " and invocation {invocation} of workgroup ({x}, {y}, {z}) at {file}:{line}"
             )?;
         }
+        if let Some((file, line)) = &self.called {
+            write!(f, "; called at {file}:{line}")?;
+        }
         match self.times {
             1 => Ok(()),
             n => write!(f, "; seen {n} times"),
@@ -111,6 +117,11 @@ impl Interpreter {
         });
         let blocks = blocks.collect();
         Self { recording, found: Vec::new(), blocks, options, programs: HashMap::new() }
+    }
+
+    /// Returns true if a kernel that ran has atomics: what they return depends on the order.
+    pub fn has_atomics(&self) -> bool {
+        self.programs.values().any(|program| program.has_atomics())
     }
 
     /// Content and padding of a tensor.
@@ -157,19 +168,23 @@ impl Interpreter {
             }
         };
         let stacks: Vec<Stack> = program.buffers().iter().map(|b| bound(&b.name)).collect();
+        // A tensor may be bound twice to be read: on its own, and with those of other layers.
+        let shares = |i: usize| {
+            let of = |tensor| stacks.iter().filter(|other| other.tensors.contains(tensor)).count();
+            stacks[i].tensors.iter().any(|tensor| of(tensor) > 1)
+        };
         let mut taken: Vec<Buffer> = Vec::with_capacity(stacks.len());
-        for (i, stack) in stacks.iter().enumerate() {
-            // A tensor may be bound twice to be read.
-            let first = stacks[..i].iter().position(|other| other == stack);
-            taken.push(match first {
-                Some(first) => taken[first].clone(),
-                None => self.lend(stack),
-            });
+        for (i, (stack, buffer)) in stacks.iter().zip(program.buffers()).enumerate() {
+            if buffer.writable && shares(i) {
+                let what = format!("{what}: `{}` is written and bound twice", buffer.name);
+                return Err(Error::CheckFailed(what));
+            }
+            taken.push(self.lend(stack, shares(i)));
         }
         let mut buffers: Vec<&mut Buffer> = taken.iter_mut().collect();
         let found = run(&program, groups, &mut buffers, self.options).map_err(refuse);
         for (i, (stack, buffer)) in stacks.iter().zip(taken).enumerate() {
-            if !stacks[..i].contains(stack) {
+            if !shares(i) {
                 self.give_back(stack, buffer);
             }
         }
@@ -186,9 +201,13 @@ impl Interpreter {
         Ok(())
     }
 
-    /// The memory of a tensor, or of tensors one after another.
-    fn lend(&mut self, stack: &Stack) -> Buffer {
-        let mut lent = std::mem::replace(self.block(stack.tensors[0]), Buffer::filled(Vec::new()));
+    /// The memory of a tensor, or of tensors one after another; a copy where others need it too.
+    fn lend(&mut self, stack: &Stack, copies: bool) -> Buffer {
+        let first = self.block(stack.tensors[0]);
+        let mut lent = match copies {
+            true => first.clone(),
+            false => std::mem::replace(first, Buffer::filled(Vec::new())),
+        };
         if stack.is_shared() {
             let words = stack.stride as usize / 4;
             let count = stack.tensors.len();
@@ -293,6 +312,7 @@ fn placed(code: &Code, name: &str, finding: Finding) -> Found {
         (file.to_owned(), line)
     };
     let (file, line) = place(finding.at);
+    let called = finding.calls.iter().map(|at| place(*at)).find(|(other, _)| *other != file);
     let other = finding.other.map(|other| {
         let (file, line) = place(other.at);
         Place { file, line, workgroup: other.by.workgroup, invocation: other.by.local }
@@ -301,6 +321,7 @@ fn placed(code: &Code, name: &str, finding: Finding) -> Found {
         fault: finding.fault.name(),
         file,
         line,
+        called,
         variable: finding.variable,
         index: finding.index,
         what: finding.what,

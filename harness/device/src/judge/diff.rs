@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
 use crate::execute::{Execute, GpuExecutor};
+use crate::judge::finite::{self, Narrow};
 use crate::judge::{Outcome, Verdict, judge};
 use crate::plan::recording::{Op, Part, Recording, TensorInit};
 
@@ -30,6 +31,18 @@ pub struct Divergence {
     pub shape: String,
     /// Tensor and its fault.
     pub reason: String,
+    /// Where a value that is not finite comes from, if that is the fault.
+    #[serde(skip)]
+    pub not_finite: Option<Source>,
+}
+
+/// Origin of a value that is not finite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// An input of the operation.
+    Input,
+    /// Storage that has no room for it.
+    Narrow(Narrow),
 }
 
 /// Runs a step, a chunk or the tail after the last chunk operation by operation and returns the
@@ -48,36 +61,46 @@ pub fn part(executor: &mut GpuExecutor, part: Part, step: usize) -> Result<Optio
             left.insert(*tensor, executor.block(*tensor).read(&executor.gpu)?);
         }
         let state = oracle::state(op, &values);
-        let fault = match judge(&recording, op, state, &outcomes, &left) {
-            Verdict::Failed { reason, .. } => Some(reason),
-            // The kernel is right, but all that follows is compared with nothing.
-            Verdict::Passed { .. } | Verdict::Unavailable { .. } => not_finite(&recording, &outcomes),
+        // The kernel may be right, but all that follows is compared with nothing.
+        let not_finite = not_finite(&recording, op, &outcomes, &values);
+        let reason = match (judge(&recording, op, state, &outcomes, &left), &not_finite) {
+            (_, Some((reason, _))) => reason.clone(),
+            (Verdict::Failed { reason, .. }, None) => reason,
+            (Verdict::Passed { .. } | Verdict::Unavailable { .. }, None) => continue,
         };
-        if let Some(reason) = fault {
-            return Ok(Some(Divergence {
-                step,
-                op_index: index,
-                label: op.label.to_string(),
-                kernel: op.kernel().name.into(),
-                variant: op.plan.variant.clone(),
-                shape: op.shape.show(op.kernel().params),
-                reason,
-            }));
-        }
+        return Ok(Some(Divergence {
+            step,
+            op_index: index,
+            label: op.label.to_string(),
+            kernel: op.kernel().name.into(),
+            variant: op.plan.variant.clone(),
+            shape: op.shape.show(op.kernel().params),
+            reason,
+            not_finite: not_finite.map(|(_, source)| source),
+        }));
     }
     Ok(None)
 }
 
-/// The first value that is not finite because an input is not.
-fn not_finite(recording: &Recording, outcomes: &Outcomes) -> Option<String> {
-    outcomes.iter().find_map(|(tensor, outcome)| match outcome {
-        Outcome::Real(expected) if expected.spreads => {
-            let (index, value) = expected.value.iter().enumerate().find(|(_, v)| !v.is_finite())?;
-            let name = &recording.tensors[tensor.0].name;
-            Some(format!("{name}[{index}] is {value}, since an input is not finite"))
-        }
-        _ => None,
-    })
+/// An expected value that is not finite, because an input is not or its storage has no room.
+fn not_finite(
+    recording: &Recording,
+    op: &Op,
+    outcomes: &Outcomes,
+    values: &[Value],
+) -> Option<(String, Source)> {
+    let mut off = outcomes.iter().filter_map(|(tensor, outcome)| {
+        let Outcome::Real(expected) = outcome else { return None };
+        let (index, value) = expected.value.iter().enumerate().find(|(_, v)| !v.is_finite())?;
+        let tensor = &recording.tensors[tensor.0];
+        Some((format!("{}[{index}] is {value}", tensor.name), finite::narrow(op, &tensor.content)))
+    });
+    if oracle::reads_not_finite(op, values) {
+        let (what, _) = off.next()?;
+        return Some((format!("{what}, since an input is not finite"), Source::Input));
+    }
+    let (what, narrow) = off.find_map(|(what, narrow)| Some((what, narrow?)))?;
+    Some((format!("{what}, beyond 65504"), Source::Narrow(narrow)))
 }
 
 /// Weights and tables as they are; [`refresh`] fills the tensors that operations write.

@@ -30,6 +30,8 @@ pub struct NotFinite {
 pub enum Narrow {
     /// Inputs of matrices.
     Activations,
+    /// Operands of matrix units, made of f32 by the kernel.
+    Operands,
     /// The KV cache.
     Kv,
 }
@@ -56,7 +58,7 @@ pub fn part(executor: &mut dyn Execute, part: Part, live: usize) -> Result<Optio
                 tensor: written.name.clone(),
                 index,
                 value: *value,
-                narrow: narrow(&written.content),
+                narrow: narrow(op, &written.content),
             }));
         }
     }
@@ -88,8 +90,10 @@ fn written(recording: &Recording, op: &Op, part: Part, live: usize) -> Vec<(Tens
     written
 }
 
-fn narrow(content: &TensorInit) -> Option<Narrow> {
+pub(super) fn narrow(op: &Op, content: &TensorInit) -> Option<Narrow> {
+    let problem = Problem { shape: op.shape.clone(), state: State::default() };
     match content {
+        _ if op.plan.tolerance(&problem).f16_range => Some(Narrow::Operands),
         TensorInit::Kv { vectors, .. } => (vectors.format != KvFormat::F32).then_some(Narrow::Kv),
         TensorInit::Activation { format, .. } => {
             (*format != FloatFormat::F32).then_some(Narrow::Activations)

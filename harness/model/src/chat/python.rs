@@ -1,4 +1,5 @@
-//! JSON as Python's `json.dumps` writes it, which templates were made with, and `str.format`.
+//! JSON as Python's `json.dumps` writes it, which templates were made with, floats as Python prints
+//! them, and methods of its strings.
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
@@ -86,6 +87,52 @@ pub(super) fn format(state: &mut State, text: &str, args: &[Value]) -> Result<Va
     Ok((out + rest).into())
 }
 
+/// `str.replace` with a limit. Below zero there is none.
+pub(super) fn replace(
+    state: &mut State,
+    text: &str,
+    from: &Value,
+    to: &Value,
+    count: &Value,
+) -> Result<Value, Error> {
+    let (Some(from), Some(to), Some(count)) = (from.as_str(), to.as_str(), count.as_i64()) else {
+        return Err(Error::new(ErrorKind::InvalidOperation, "str.replace: two texts and a count"));
+    };
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let found = text.matches(from).take(count).count();
+    state.consume_fuel(1 + (text.len() as u64 + found as u64 * to.len() as u64) / 64)?;
+    Ok(text.replacen(from, to, found).into())
+}
+
+/// `str.removeprefix`, `str.removesuffix` and `str.rsplit`, the last with a separator.
+pub(super) fn cut(text: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
+    let refuse = || {
+        let why = format!("str.{name} with these arguments is not supported");
+        Error::new(ErrorKind::UnknownMethod, why)
+    };
+    let (first, rest) = args.split_first().ok_or_else(refuse)?;
+    let part = first.as_str().ok_or_else(refuse)?;
+    Ok(match (name, rest) {
+        ("removeprefix", []) => text.strip_prefix(part).unwrap_or(text).into(),
+        ("removesuffix", []) => text.strip_suffix(part).unwrap_or(text).into(),
+        ("rsplit", [] | [_]) if !part.is_empty() => {
+            let most = rest.first().map_or(Some(-1), Value::as_i64).ok_or_else(refuse)?;
+            let most = usize::try_from(most).map_or(usize::MAX, |most| most.saturating_add(1));
+            let mut parts: Vec<&str> = text.rsplitn(most, part).collect();
+            parts.reverse();
+            parts.into_iter().map(Value::from).collect()
+        }
+        _ => return Err(refuse()),
+    })
+}
+
+/// A finite float as Python prints it; none for other values.
+pub(super) fn float(value: &Value) -> Option<String> {
+    let is_float = value.kind() == ValueKind::Number && !value.is_integer();
+    let finite = is_float && f64::try_from(value.clone()).is_ok_and(f64::is_finite);
+    finite.then(|| number(value))
+}
+
 struct Writer<'s> {
     state: &'s State<'s, 's>,
     ascii: bool,
@@ -122,7 +169,12 @@ impl Writer<'_> {
                 self.out.push('{');
                 for (i, key) in keys.into_iter().enumerate() {
                     self.begin(i, depth + 1);
-                    self.text(&key.to_string());
+                    match key.kind() {
+                        ValueKind::None => self.text("null"),
+                        ValueKind::Bool => self.text(if key.is_true() { "true" } else { "false" }),
+                        ValueKind::Number => self.text(&number(&key)),
+                        _ => self.text(&key.to_string()),
+                    }
                     self.out.push_str(&self.separators[1]);
                     self.value(&value.get_item(&key)?, depth + 1)?;
                 }

@@ -46,6 +46,27 @@ fn templates_find_what_the_transformers_library_gives_them() {
         ),
         ("{% macro twice(x) %}{{ x }}{{ x }}{% endmacro %}{{ twice('ab') }}", "abab"),
         ("{{ tools is none and documents is none and not enable_thinking is defined }}", "True"),
+        // Ends of lines are Jinja's, floats Python's.
+        ("a\r\n{% if true %}\r\nb\r{% endif %}\r\n", "a\nb\n"),
+        (
+            "{{ 1e16 }} {{ 1e-5 }} {{ 2.5e-7|string }} {{ 1.0 }} {{ 3 }}",
+            "1e+16 1e-05 2.5e-07 1.0 3",
+        ),
+        ("{{ missing|default('a') }}{{ none|d('b') }}{{ ''|default('c', true) }}", "aNonec"),
+        ("{{ ''|default('a', boolean=true) }}{{ x|d(default_value='b') }}{{ x|default }}", "ab"),
+        ("{{ 'aaa'.replace('a', 'b', 2) }} {{ 'aa'.replace('a', 'b', -1) }}", "bba bb"),
+        (
+            "{{ 'abc'.removeprefix('a') }} {{ 'abc'.removesuffix('c') }}{{ 'a'.removeprefix('b') }}",
+            "bc aba",
+        ),
+        (
+            "{{ 'a,b,c'.rsplit(',', 1) }} {{ 'a,b'.rsplit(',') }} {{ 'a'.rsplit(',', 0) }}",
+            "['a,b', 'c'] ['a', 'b'] ['a']",
+        ),
+        (
+            "{{ {none: 1, true: 2, 1.5: 3, 'a': 4}|tojson }}",
+            r#"{"null": 1, "true": 2, "1.5": 3, "a": 4}"#,
+        ),
         ("{{ missing }}{% if missing %}x{% endif %}{{ '<&>' }}", "<&>"),
         ("{{ bos_token }}{{ eos_token }}", "<bos>"),
         ("{{ strftime_now('%Y-%m-%d')|length }} {{ strftime_now('%%') }}", "10 %"),
@@ -116,6 +137,39 @@ fn conversations_have_tools_variables_and_messages_of_any_shape() {
     }
     assert!(error(all.set("tools", "[]")).contains("`tools` is the conversation's own"));
     assert!(error(all.set("x", "yes")).contains("no JSON"));
+    assert!(error(all.set("date_string", "1")).contains("`date_string` is set already"));
+    for name in ["", "1a", "a b", "a.b"] {
+        assert!(error(all.set(name, "1")).contains("is no name of a variable"), "{name}");
+    }
+}
+
+/// Expected texts are transformers'.
+#[test]
+fn thoughts_have_the_names_that_templates_read() {
+    for (message, expected) in [
+        (
+            r#"{"role": "a", "thinking": "t"}"#,
+            r#"{"thinking": "t", "role": "a", "reasoning_content": "t"}"#,
+        ),
+        (
+            r#"{"reasoning": "r", "role": "a"}"#,
+            r#"{"thinking": "r", "reasoning": "r", "role": "a", "reasoning_content": "r"}"#,
+        ),
+        (
+            r#"{"role": "a", "thinking": "t", "reasoning_content": "c"}"#,
+            r#"{"thinking": "t", "role": "a", "reasoning_content": "c"}"#,
+        ),
+        (
+            r#"{"role": "a", "reasoning_content": null, "thinking": ""}"#,
+            r#"{"thinking": "", "role": "a", "reasoning_content": ""}"#,
+        ),
+        (r#"{"role": "a", "reasoning": null}"#, r#"{"role": "a", "reasoning": null}"#),
+    ] {
+        let mut all = Conversation::default();
+        all.add_messages(&format!("[{message}]")).unwrap();
+        let template = ChatTemplate::new("{{ messages[0]|tojson }}", vec![]).unwrap();
+        assert_eq!(template.render(&all).unwrap(), expected, "{message}");
+    }
 }
 
 #[test]
@@ -163,6 +217,7 @@ fn hostile_templates_end_with_an_error() {
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% endfor %}",
+        "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s.replace('a', ns.s, 999999) %}{% endfor %}",
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s|replace('a', ns.s) %}{% endfor %}",
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s.join(['a', ns.s, ns.s]) %}{% endfor %}",
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = [ns.s, ns.s]|join(ns.s) %}{% endfor %}",
@@ -178,7 +233,8 @@ fn hostile_templates_end_with_an_error() {
     fails("{{ 'a' * 10000000000 }}", &["line 1"]);
     fails("{{ range(1000000000000) }}", &["line 1"]);
     fails("{{ '{:1000000000}'.format('a') }}", &["line 1", "str.format"]);
-    fails("{{ 'aaa'.replace('a', 'b', 2) }}", &["line 1", "str.replace"]);
+    fails("{{ 'aaa'.replace('a', 'b', 'c') }}", &["line 1", "str.replace"]);
+    fails("{{ 'a'.rsplit() }}{{ 'a'.rsplit('') }}", &["line 1", "str.rsplit"]);
     let loud = "{% set s = 'a' * 1000000 %}{% for i in range(9) %}{{ s }}{% endfor %}";
     fails(loud, &["makes more than 4194304 bytes of text"]);
     // Depth.

@@ -104,6 +104,10 @@ fn refuse(root: &Object<'_>, keys: &Object<'_>, arch: Arch) -> Result<(), Fault>
             let why = "weights that transformers has quantised are not implemented";
             return Err(object.error("quantization_config", why));
         }
+        if object.get("per_layer_config").is_some() {
+            let why = "layers that differ in their settings are not implemented";
+            return Err(object.error("per_layer_config", why));
+        }
     }
     let expected = if arch == Arch::Gemma3 { "gelu_pytorch_tanh" } else { "silu" };
     // Gemma's own key goes before the general one, which its early files have wrong.

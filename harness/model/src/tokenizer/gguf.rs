@@ -25,7 +25,7 @@ const SPACE: &str = "▁";
 
 impl Vocabulary {
     /// Ids, spellings and types of the tokens that have a spelling.
-    fn iter(&self) -> impl Iterator<Item = (u32, &str, i32)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &str, i32)> {
         let tokens = (0..).zip(&self.tokens).zip(&self.token_types);
         let tokens = tokens.map(|((id, piece), &ty)| (id, piece.as_str(), ty));
         tokens.filter(|token| !token.1.is_empty())
@@ -56,6 +56,9 @@ impl Vocabulary {
             true => Ok(()),
             false => Err(refused(key, format!("{found} entries for {count} tokens"))),
         };
+        if self.token_types.is_empty() {
+            return Err(refused(key::TYPES, "is empty or missing"));
+        }
         length(key::TYPES, self.token_types.len())?;
         if self.model == "llama" || !self.scores.is_empty() {
             length(key::SCORES, self.scores.len())?;
@@ -99,7 +102,7 @@ impl Vocabulary {
     }
 
     /// The merges as pairs. The first of two equal pairs counts.
-    fn pairs(&self, text: &Vocab) -> Result<Vec<(String, String)>, Fault> {
+    pub(super) fn pairs(&self, text: &Vocab) -> Result<Vec<(String, String)>, Fault> {
         if self.merges.is_empty() {
             return Err(refused(key::MERGES, "is empty or missing"));
         }
@@ -127,7 +130,7 @@ impl Vocabulary {
 
     /// Control and user-defined tokens, matched in the text as they are spelled; SentencePiece has
     /// U+2581 for their spaces, and takes one for the other where there is nothing else.
-    fn literals(&self, scored: bool) -> Result<AddedVocabulary, TokenizerError> {
+    pub(super) fn literals(&self, scored: bool) -> Result<AddedVocabulary, TokenizerError> {
         let mut tokens: Vec<(u32, AddedToken)> = Vec::new();
         let mut seen = HashSet::new();
         for (id, piece, ty) in self.iter() {
@@ -150,7 +153,50 @@ impl Vocabulary {
         literals(tokens.into_iter(), None)
     }
 
-    fn scores(&self, unknown: Option<u32>) -> Scores {
+    /// Checks the vocabulary, and types control tokens as such. Returns true for one that merges by
+    /// score, and the spellings of tokens that were typed as text.
+    pub(super) fn prepare(&mut self) -> Result<(bool, Vec<String>), TokenizerError> {
+        let scored = match self.model.as_str() {
+            "llama" => true,
+            "gpt2" => false,
+            other => {
+                let why = format!("`{other}` is not supported; supported are llama, gpt2");
+                return Err(refused(key::MODEL, why).into());
+            }
+        };
+        self.check()?;
+        let mistyped = self.mistyped();
+        for (id, _) in &mistyped {
+            self.token_types[*id as usize] = CONTROL;
+        }
+        Ok((scored, mistyped.into_iter().map(|(_, piece)| piece).collect()))
+    }
+
+    /// Control tokens that go before and after a text.
+    pub(super) fn around(&self, scored: bool) -> Result<[Vec<u32>; 2], TokenizerError> {
+        let adds_bos = scored || Pre::find(self.pre.as_deref())?.bos;
+        let bos = self.bos.filter(|_| self.add_bos.unwrap_or(adds_bos));
+        let eos = self.eos.filter(|_| self.add_eos == Some(true));
+        Ok([bos, eos].map(Vec::from_iter))
+    }
+
+    /// Token of text that SentencePiece has none for.
+    pub(super) fn unknown_token(&self) -> Option<u32> {
+        self.unknown.or(self.iter().find(|token| token.2 == UNKNOWN).map(|token| token.0))
+    }
+
+    /// True if SentencePiece puts a space before a text.
+    pub(super) fn has_prefix(&self) -> bool {
+        self.add_space_prefix.unwrap_or(true)
+    }
+
+    /// Tokens that merges make: without control tokens, which text cannot become.
+    pub(super) fn text_tokens(&self) -> Vocab {
+        let text = self.iter().filter(|&(_, _, ty)| !matches!(ty, UNKNOWN | CONTROL));
+        text.map(|(id, piece, _)| (piece.to_owned(), id)).collect()
+    }
+
+    pub(super) fn scores(&self, unknown: Option<u32>) -> Scores {
         let mut scores = Scores { text: HashMap::new(), longest: 0, bytes: [None; 256], unknown };
         for (id, piece, ty) in self.iter() {
             match ty {
@@ -185,37 +231,17 @@ impl Tokenizer {
     /// The model or the pre-tokenizer is not supported, or two entries do not fit together. The
     /// message names the metadata key.
     pub fn new(mut vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
-        let scored = match vocabulary.model.as_str() {
-            "llama" => true,
-            "gpt2" => false,
-            other => {
-                let why = format!("`{other}` is not supported; supported are llama, gpt2");
-                return Err(refused(key::MODEL, why).into());
-            }
-        };
-        vocabulary.check()?;
-        let mistyped = vocabulary.mistyped();
-        for (id, _) in &mistyped {
-            vocabulary.token_types[*id as usize] = CONTROL;
-        }
-        let mistyped = mistyped.into_iter().map(|(_, piece)| piece).collect();
+        let (scored, mistyped) = vocabulary.prepare()?;
         let literals = vocabulary.literals(scored)?;
-        let (mut library, scores, adds_bos) = match scored {
+        let (mut library, scores) = match scored {
             true => {
-                let prefix = vocabulary.add_space_prefix.unwrap_or(true);
-                let found = vocabulary.iter().find(|token| token.2 == UNKNOWN).map(|token| token.0);
-                let scores = vocabulary.scores(vocabulary.unknown.or(found));
-                (sentencepiece(&vocabulary, prefix)?, Some(scores), true)
+                let scores = vocabulary.scores(vocabulary.unknown_token());
+                (sentencepiece(&vocabulary, vocabulary.has_prefix())?, Some(scores))
             }
-            false => {
-                let pre = Pre::find(vocabulary.pre.as_deref())?;
-                (byte_level(&vocabulary, pre)?, None, pre.bos)
-            }
+            false => (byte_level(&vocabulary, Pre::find(vocabulary.pre.as_deref())?)?, None),
         };
         library.with_added_vocabulary(literals);
-        let bos = vocabulary.bos.filter(|_| vocabulary.add_bos.unwrap_or(adds_bos));
-        let eos = vocabulary.eos.filter(|_| vocabulary.add_eos == Some(true));
-        let made = Self::of(library, scores, [bos, eos].map(Vec::from_iter))?;
+        let made = Self::of(library, scores, vocabulary.around(scored)?)?;
         Ok(Self { mistyped, ..made })
     }
 }
@@ -233,13 +259,15 @@ impl Pre {
         Ok(Words::new(rules))
     }
 
-    fn find(name: Option<&str>) -> Result<&'static Self, Fault> {
+    pub(super) fn find(name: Option<&str>) -> Result<&'static Self, Fault> {
         let found = PRE.iter().find(|pre| name.is_some_and(|name| pre.names.contains(&name)));
         found.ok_or_else(|| {
             let supported: Vec<_> = PRE.iter().flat_map(|pre| pre.names).copied().collect();
-            let name = name.map_or_else(|| "no value".to_owned(), |name| format!("`{name}`"));
-            let supported = supported.join(", ");
-            let why = format!("{name} is not supported with model gpt2; supported are {supported}");
+            let found = name.map_or_else(
+                || "is missing, and model gpt2 needs it".to_owned(),
+                |name| format!("`{name}` is not supported with model gpt2"),
+            );
+            let why = format!("{found}; supported are {}", supported.join(", "));
             refused(key::PRE, why)
         })
     }
@@ -265,9 +293,7 @@ fn sentencepiece(vocabulary: &Vocabulary, prefix: bool) -> Result<Library, Token
 
 /// Merges by rank over bytes, each spelled as a character.
 fn byte_level(vocabulary: &Vocabulary, pre: &Pre) -> Result<Library, TokenizerError> {
-    // Without control tokens: text cannot become one.
-    let text = vocabulary.iter().filter(|&(_, _, ty)| !matches!(ty, UNKNOWN | CONTROL));
-    let text: Vocab = text.map(|(id, piece, _)| (piece.to_owned(), id)).collect();
+    let text = vocabulary.text_tokens();
     let merges = vocabulary.pairs(&text)?;
     guarded(|| {
         let model = BPE::builder().vocab_and_merges(text, merges).ignore_merges(pre.whole_words);

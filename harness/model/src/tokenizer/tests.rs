@@ -283,6 +283,12 @@ fn literals_match_leftmost_then_longest() {
     (vocabulary.bos, vocabulary.eos) = (Some(ids - 3), Some(ids - 1));
     let tokenizer = Tokenizer::new(vocabulary).unwrap();
     assert_eq!(pieces(&tokenizer, "<bos><b>xz", true), "<bos> < b > x z");
+    // Others are said where a chat template has them.
+    assert_eq!(tokenizer.divided("[a]<bos>{{ x }}<b>y<b>{{ z[0] }} <c"), ["<b>"]);
+    let template = |source| crate::chat::ChatTemplate::new(source, vec![]).unwrap();
+    let note = template("<bos>{{ messages[0].content }}<b>").divides(&tokenizer);
+    assert!(note.unwrap().contains("<b>: tokens typed as text"));
+    assert_eq!(template("<bos>").divides(&tokenizer), None);
 }
 
 #[test]
@@ -416,7 +422,7 @@ fn vocabularies_that_do_not_hold_together_are_refused_by_key() {
     let mut table = vec![
         (Vocabulary { model: "bert".to_owned(), ..level() }, "model`: `bert` … llama, gpt2"),
         (pre(Some("plamo")), "pre`: `plamo` … llama-bpe … qwen2 … smollm"),
-        (pre(None), "pre`: no value"),
+        (pre(None), "pre`: is missing"),
         (sentencepiece(&[]), "tokens` … empty or missing"),
         (Vocabulary { merges: vec![], ..level() }, "merges` … missing"),
         (
@@ -429,7 +435,7 @@ fn vocabularies_that_do_not_hold_together_are_refused_by_key() {
         ),
         (short(259, 260), "scores`: 259 entries for 260 tokens"),
         (short(0, 260), "scores`: 0 entries"),
-        (short(260, 0), "token_type`: 0 entries for 260"),
+        (short(260, 0), "token_type`: is empty or missing"),
         (Vocabulary { scores: vec![0.0; 300], ..level() }, "scores`: 300 entries for 257"),
         (Vocabulary { bos: Some(259), ..with_bytes(&[]) }, "bos_token_id`: 259 is beyond the 259"),
         (Vocabulary { eos: Some(u32::MAX), ..with_bytes(&[]) }, "eos_token_id … beyond the 259"),

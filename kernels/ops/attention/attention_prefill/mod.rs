@@ -108,17 +108,20 @@ fn f16_tolerance(p: &AttentionPrefill, s: State) -> Tolerance {
     // 2^-11, half a unit in the last place of f16, in multiples of 2^-23.
     let half_ulp = 4096.0;
     let d = p.head_dim as f64;
-    let rounded = if p.kv_format == KvFormat::F16 { 2.0 } else { 4.0 };
-    Tolerance::new(
-        16.0 + d.sqrt()
-            + keys.sqrt()
-            + (d + keys) / 16.0
-            + rounded * half_ulp * (4.0 / d.sqrt()).min(1.0),
-        3e-6,
-        "queries and weights rounded to f16 err by up to 2^-11 each, scores by as much of the \
-         sizes of their products, HEAD_DIM of them as a random walk, which act through exp on \
-         every weight (in the reference's magnitude); matrix units truncate sums; else as f32",
-    )
+    let f16_operands = if p.kv_format == KvFormat::F16 { 1 } else { 2 };
+    Tolerance {
+        f16_operands,
+        ..Tolerance::new(
+            16.0 + d.sqrt()
+                + keys.sqrt()
+                + (d + keys) / 16.0
+                + 2.0 * f64::from(f16_operands) * half_ulp * (4.0 / d.sqrt()).min(1.0),
+            3e-6,
+            "queries and weights rounded to f16 err by up to 2^-11 each, scores by as much of the \
+             sizes of their products, HEAD_DIM of them as a random walk, which act through exp on \
+             every weight (in the reference's magnitude); matrix units truncate sums; else as f32",
+        )
+    }
 }
 
 /// Rows of a block of `flash`.

@@ -1,14 +1,9 @@
 // Activations as two f16, the first eleven bits and the rest rounded, in fragments of 16 x 16: 21 bits of
 // them. What lies below 2^-24 is lost; magnitudes stay below 65504.
-// import: format/weight_eight, matmul/parts/unit16, matmul/parts/x_words
+// import: format/weight_eight, math/eleven_bits, matmul/parts/unit16, matmul/parts/x_words
 // requires: override STRIDE, XS: u32
 // requires: var x_fragments: array<Unit, XS>
 var<workgroup> x_rest: array<Unit, XS>;
-
-// Eleven bits of the mantissa. By its bits, for a driver takes f32(f16(v)) for v and would leave no rest.
-fn eleven_bits(v: vec4<f32>) -> vec4<f32> {
-    return bitcast<vec4<f32>>(bitcast<vec4<u32>>(v) & vec4<u32>(0xffffe000u));
-}
 
 fn stage_x(at: u32, raw: Raw) {
     let e = decode_x(raw);

@@ -2,7 +2,8 @@
 
 use crate::declare::*;
 use crate::matvec::geometry::*;
-use crate::matvec::schedule::{Schedule, eight_rows_unsupported};
+use crate::matvec::schedule::{Schedule, eight_lanes, passes};
+use crate::matvec::units;
 use crate::matvec::{MatVec, mat_vec, nmse, weights};
 
 crate::params! {
@@ -29,16 +30,9 @@ mat_vec!(Gemv {
     }
 });
 
-/// Most vectors of the variants that keep a sum for each.
-const MOST_VECTORS: usize = 8;
-
-fn few_vectors(p: &Gemv, _: &Capabilities) -> Option<String> {
-    exceeds("N_VECTORS", p.n_vectors, MOST_VECTORS)
-}
-
 /// Vectors that begin anywhere are read element by element: left to the portable variants.
-fn whole_vectors(p: &Gemv, caps: &Capabilities) -> Option<String> {
-    ragged_vectors(p.n_vectors, p.k).or_else(|| few_vectors(p, caps))
+fn whole_vectors(p: &Gemv, _: &Capabilities) -> Option<String> {
+    ragged_vectors(p.n_vectors, p.k)
 }
 
 /// The declaration.
@@ -55,6 +49,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             &f32s,
             len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after)),
         )),
+        Binding::scratch("parts", &f32s, len!(p => units::parts(p))),
     ],
     variants: &[
         Schedule::NAIVE,
@@ -67,7 +62,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // subgroup operations.
         // import: prologue/vectors, prologue/plain16, rows/dense16, schedule/row_lanes_vectors
         // import: epilogue/store
-        Variant { name: "workgroup", unsupported: &few_vectors, ..Schedule::ROW_LANES },
+        Variant { name: "workgroup", unsupported: &|_, _| None, ..Schedule::ROW_LANES },
         // gemv/subgroup: one subgroup a row, four loads in flight a lane.
         //
         // Idea: coalesced 16-byte loads across the lanes, all four of a round issued before the
@@ -79,7 +74,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             constants: &|_, caps| rows_per_group(caps, 1.0),
             tunables: "WG=64|128|256|512,ROWS_PER_WG=1|2|4|8|16|32",
             unsupported: &whole_vectors,
-            ..Variant::new("subgroup", &[Stage::main(&rows_grid)])
+            ..Variant::new("subgroup", &[Stage::main(&|p, c| passes(p) * rows_grid(p, c))])
         },
         // gemv/subgroup_multicol: four rows of W a subgroup.
         //
@@ -94,7 +89,7 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             tunables: "WG=64|128|256|512,ROWS_PER_WG=4|8|16|32|64|128",
             ..Schedule::SUBGROUP_SHARE
         },
-        // gemv/rows8_vectors: eight rows a workgroup for up to eight vectors at once.
+        // gemv/rows8_vectors: eight rows a workgroup for up to eight vectors at a time.
         //
         // Idea: eight weights of each of eight rows become floats once and meet every vector, one
         // fma a product; a load of x serves eight rows, and lanes share the 64 sums between them
@@ -102,10 +97,20 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         // import: prologue/vectors, rows/dense_eight, schedule/rows8, epilogue/store
         Variant {
             name: "rows8_vectors",
-            unsupported: &|p, caps| {
-                whole_vectors(p, caps).or_else(|| eight_rows_unsupported(p, caps))
-            },
+            unsupported: &|p, caps| whole_vectors(p, caps).or_else(|| eight_lanes(caps)),
             ..Schedule::ROWS8
+        },
+        Variant {
+            name: "matrix_units",
+            stages: &[
+                Stage::main(&units::groups),
+                Stage { entry: "sum", grid: &units::sum_groups },
+            ],
+            constants: &|p, caps| units::constants(p, caps, (p.y_offset, p.y_after, p.beta)),
+            tunables: units::TUNABLES,
+            unsupported: &|p, _| units::unsupported(p),
+            tolerance: Some(&|p, _| units::tolerance(p, p.act_format)),
+            ..Variant::PLAIN
         },
         // gemv/vec4: one subgroup a row, the lane's whole share in flight at once.
         //
@@ -166,7 +171,9 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
         },
     ],
     prefer: &|p| {
-        if p.n_vectors > 1 {
+        if p.n_vectors > 8 {
+            &["matrix_units", "rows8_vectors", "subgroup", "workgroup", "naive"]
+        } else if p.n_vectors > 1 {
             &["rows8_vectors", "subgroup", "workgroup", "naive"]
         } else if p.rows >= 32_768 {
             &["subgroup_multicol", "subgroup", "workgroup", "naive"]
@@ -208,9 +215,14 @@ pub static OPERATION: Declaration<Gemv> = Declaration {
             ROWS=5,K=304,N_VECTORS=3,BETA=1
         # Ragged vectors share their words and chunks.
         ROWS=6,K=301,WEIGHT=f16,ACT_FORMAT=f16,N_VECTORS=8
-        # Columns in parts, the last one shorter, of more vectors than any variant keeps sums for.
+        # More vectors than a variant keeps sums for, the last pass not full.
         ROWS=72,K=1032,WEIGHT=bf16,Y_OFFSET=4,Y_AFTER=8,N_VECTORS=8
         ROWS=64,K=768,WEIGHT=f16,N_VECTORS=19,BETA=1
+        # Tiles of matrix units: whole, and not in rows, columns and vectors; parts of the columns.
+        ROWS=64,K=128,WEIGHT=bf16,N_VECTORS=16; ROWS=130,K=1160,WEIGHT=bf16,N_VECTORS=33,Y_AFTER=2
+        ROWS=128,K=2048,WEIGHT=f16,ACT_FORMAT=f16,N_VECTORS=32,Y_OFFSET=4,Y_AFTER=8
+        ROWS=256,K=1152,WEIGHT=bf16,N_VECTORS=16,BETA=1
+        ROWS=24,K=320,WEIGHT=f16,N_VECTORS=9; ROWS=70,K=96,WEIGHT=bf16,N_VECTORS=67
         # As many rows as decide for other lanes, and more rounds than one.
         ROWS=1152,K=1152,WEIGHT=bf16; ROWS=2,K=16411,WEIGHT=f16
         # More workgroups than one grid dimension holds, for the variants of few rows a group.

@@ -2,9 +2,9 @@
 
 use crate::declare::*;
 use crate::matvec::geometry::{lanes_grid, ragged_vectors};
-use crate::matvec::schedule::{Schedule, eight_rows_unsupported, whole_chunks};
+use crate::matvec::schedule::{Schedule, eight_lanes, whole_chunks};
 use crate::matvec::soa::{self, geometry, lanes, staged, subgroup};
-use crate::matvec::{mat_vec, nmse, weights};
+use crate::matvec::{mat_vec, nmse, units, weights};
 
 crate::params! {
     /// Parameters of `gemv_q`.
@@ -50,6 +50,14 @@ impl GemvQ {
         let tiles = self.rows.div_ceil(256);
         (512 / tiles).min(self.k / 64).clamp(1, 16)
     }
+
+    /// Sums of parts of the columns.
+    fn parts(&self) -> usize {
+        match self.order {
+            Order::ColumnWise => self.n_vectors * self.splits() * self.rows,
+            _ => units::parts(self),
+        }
+    }
 }
 
 /// Vectors of x must begin on sixteen bytes.
@@ -58,12 +66,13 @@ fn vectors_aligned(p: &GemvQ, _: &Capabilities) -> Option<String> {
 }
 
 /// Quantised vectors of three bytes an element that soa_dp4a24_vectors holds at a time: as many as
-/// have room, dealt out evenly over the passes that takes. None where there is no room for one.
+/// have room and sums, dealt out evenly over the passes that takes. None where there is no room for
+/// one.
 fn vectors_in_memory(p: &GemvQ, caps: &Capabilities) -> Option<usize> {
     // A float a subgroup of four lanes, WG up to 512.
     const OTHERS: usize = 512;
     let one = 112 * p.k.div_ceil(32);
-    let room = (caps.workgroup_memory as usize).saturating_sub(OTHERS) / one;
+    let room = ((caps.workgroup_memory as usize).saturating_sub(OTHERS) / one).min(8);
     let n = p.n_vectors;
     (room > 0).then(|| n.div_ceil(n.div_ceil(room)))
 }
@@ -98,7 +107,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             &f32s,
             len!(p => p.n_vectors * (p.y_offset + p.rows + p.y_after)),
         )),
-        Binding::scratch("parts", &f32s, len!(p => p.n_vectors * p.splits() * p.rows)),
+        Binding::scratch("parts", &f32s, len!(p => p.parts())),
     ],
     variants: &[
         Schedule::NAIVE,
@@ -152,7 +161,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
             tunables: "WG=64|128|256|512,LANES=4|8|16|32,EACH=2|4",
             ..Schedule::SUBGROUP_TILES
         },
-        // gemv_q/rows8_vectors: eight rows a workgroup for up to eight vectors at once.
+        // gemv_q/rows8_vectors: eight rows a workgroup for up to eight vectors at a time.
         //
         // Idea: as gemv/rows8_vectors: eight quants of each of eight rows become floats once and meet
         // every vector, one fma a product. Lanes take neighbouring words of quants, so x is read as
@@ -161,15 +170,29 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         Variant {
             name: "rows8_vectors",
             unsupported: &|p, caps| {
-                whole_chunks(p)
-                    .or_else(|| no_multiple("K", p.k, 8))
-                    .or_else(|| eight_rows_unsupported(p, caps))
+                whole_chunks(p).or_else(|| no_multiple("K", p.k, 8)).or_else(|| eight_lanes(caps))
             },
             packing: Packing::Soa,
             apart: true,
             ..Schedule::ROWS8
         },
-        // gemv_q/soa_dp4a24_vectors: up to eight vectors of activations in 23 bits.
+        Variant {
+            name: "matrix_units",
+            stages: &[
+                Stage::main(&units::groups),
+                Stage { entry: "sum", grid: &units::sum_groups },
+            ],
+            constants: &|p, caps| units::constants(p, caps, (p.y_offset, p.y_after, p.beta)),
+            tunables: units::TUNABLES,
+            unsupported: &|p, _| match p.order {
+                Order::RowWise => units::unsupported(p),
+                order => Some(format!("ORDER={} is not row_wise", order.name())),
+            },
+            packing: Packing::Soa,
+            tolerance: Some(&|p, _| units::tolerance(p, p.act_format)),
+            ..Variant::PLAIN
+        },
+        // gemv_q/soa_dp4a24_vectors: several vectors of activations in 23 bits.
         //
         // Idea: the quants of four rows become bytes once and meet every vector, three quarters of
         // an instruction a weight and vector where floats take one and their conversions. A
@@ -199,10 +222,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
                     let room = vectors_in_memory(p, caps);
                     room.is_none().then(|| format!("K={} needs more workgroup memory", p.k))
                 };
-                vectors_aligned(p, caps)
-                    .or_else(|| exceeds("N_VECTORS", p.n_vectors, 8))
-                    .or_else(|| soa::below_a_block(p))
-                    .or_else(full)
+                vectors_aligned(p, caps).or_else(|| soa::below_a_block(p)).or_else(full)
             },
             packing: Packing::Soa,
             digits: 3,
@@ -291,6 +311,10 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         (Order::ColumnWise, _) => &["column_wise", "naive"],
         (_, 1) if p.rows >= 6144 => &["soa_dp4a24", "soa_multicol", "soa", "workgroup", "naive"],
         (_, 1) => &["soa_dp4a24", "soa", "workgroup", "naive"],
+        // It rounds weights to f16, which suits vectors that are.
+        (_, 9..) if p.act_format == FloatFormat::F16 => {
+            &["matrix_units", "rows8_vectors", "soa_dp4a24_vectors", "workgroup", "naive"]
+        }
         // Rounding the vectors takes a workgroup longer than few rows.
         (_, 3..) if p.rows < 8192 => &["rows8_vectors", "soa_dp4a24_vectors", "workgroup", "naive"],
         _ => &["soa_dp4a24_vectors", "rows8_vectors", "workgroup", "naive"],
@@ -329,6 +353,14 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         ROWS=9,K=1152,WEIGHT=q6_k,ACT_FORMAT=f16,N_VECTORS=8
         ROWS=40,K=72,N_VECTORS=2,BETA=1
         ROWS=9,K=301,N_VECTORS=2
+        # More vectors than sums stay in registers, the last pass not full.
+        ROWS=40,K=256,WEIGHT=q4_k,N_VECTORS=19,Y_OFFSET=2,BETA=1
+        # Tiles of matrix units: whole, and not in rows, columns and vectors; parts of the columns.
+        ACT_FORMAT=f16:
+            WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
+                ROWS=64,K=256,N_VECTORS=16; ROWS=70,K=1152,N_VECTORS=33,Y_OFFSET=4,BETA=1
+            ROWS=128,K=2048,WEIGHT=q4_k,N_VECTORS=64,Y_AFTER=4
+            ROWS=40,K=296,WEIGHT=q5_0,N_VECTORS=9
         # The packings of rows that are no whole number of superblocks.
         ROWS=67,K=1152,WEIGHT=q4_k,ORDER=flat
         ROWS=21,K=1152,WEIGHT=q4_k,N_VECTORS=5,ORDER=flat

@@ -15,8 +15,8 @@ override SLOTS: u32 = 4u * WG;
 var<workgroup> slice_sums: array<vec4<f32>, SLOTS>;
 
 // Sums of 32 rows, and what all of them have in common.
-var<private> slice_rows: array<vec4<f32>, 8>;
-var<private> rest: f32;
+var<private> slice_rows: array<vec4<f32>, 8> = array<vec4<f32>, 8>();
+var<private> rest: f32 = 0.0;
 
 fn add_chunk(chunk: SoaChunk, c: u32, v: f32) {
     let s = soa_scales(chunk.scale, c);

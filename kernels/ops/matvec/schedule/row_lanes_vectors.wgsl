@@ -1,6 +1,6 @@
-// LANES invocations a row of up to eight vectors: eight of them add up the row's sums, and one adds
+// LANES invocations a row of up to eight vectors at a time: eight of them add up the row's sums, and one adds
 // up the eight. No subgroups.
-// import: grid, matvec/epilogue/rows_of_y, matvec/schedule/share
+// import: grid, matvec/epilogue/rows_of_y, matvec/schedule/passes, matvec/schedule/share
 // requires: type Chunk, XChunk
 // requires: override N_VECTORS, ROWS: u32
 // requires: fn dot_chunk(chunk: Chunk, v: XChunk) -> f32
@@ -11,7 +11,7 @@
 // requires: fn store_y(at: u32, product: f32, y_before: f32)
 override WG: u32 = 256u;
 override LANES: u32 = 32u;
-override SLOTS: u32 = WG * N_VECTORS;
+override SLOTS: u32 = WG * PASS_VECTORS;
 
 var<workgroup> vector_sums_of: array<f32, SLOTS>;
 
@@ -26,22 +26,24 @@ fn main(
     let lanes = min(LANES, WG);
     let lane = lid % lanes;
     // Invocations beyond the last whole row of a workgroup repeat what the next one does.
-    let row = group_index(workgroup, groups) * (WG / lanes) + lid / lanes;
+    let group = group_index(workgroup, groups);
+    let first_vector = first_in_pass(group);
+    let row = group_in_pass(group) * (WG / lanes) + lid / lanes;
     let mine = row < ROWS && lid / lanes < WG / lanes;
     var sums: array<f32, 8>;
     if (mine && N_VECTORS == 1u) { sums[0] = share(row, lane, lanes); }
     if (mine && N_VECTORS > 1u) {
         for (var c = lane; c < row_chunks(); c += lanes) {
             let w = load_chunk(row, c);
-            for (var vector = 0u; vector < N_VECTORS; vector++) {
-                sums[vector] += dot_chunk(w, load_vector_chunk(vector, c));
+            for (var vector = 0u; vector < PASS_VECTORS; vector++) {
+                sums[vector] += dot_chunk(w, load_vector_chunk(vector_in_pass(first_vector + vector), c));
             }
         }
     }
-    for (var vector = 0u; vector < N_VECTORS; vector++) { vector_sums_of[vector * WG + lid] = sums[vector]; }
+    for (var vector = 0u; vector < PASS_VECTORS; vector++) { vector_sums_of[vector * WG + lid] = sums[vector]; }
     workgroupBarrier();
     if (mine && lane < VECTORS_FAN_IN) {
-        for (var vector = 0u; vector < N_VECTORS; vector++) {
+        for (var vector = 0u; vector < PASS_VECTORS; vector++) {
             let at = vector * WG + lid;
             var sum = vector_sums_of[at];
             for (var i = VECTORS_FAN_IN; lane + i < lanes; i += VECTORS_FAN_IN) { sum += vector_sums_of[at + i]; }
@@ -50,11 +52,12 @@ fn main(
     }
     workgroupBarrier();
     if (mine && lane == 0u) {
-        for (var vector = 0u; vector < N_VECTORS; vector++) {
+        for (var vector = 0u; vector < PASS_VECTORS; vector++) {
             let at = vector * WG + lid;
             var sum = vector_sums_of[at];
             for (var i = 1u; i < min(VECTORS_FAN_IN, lanes); i++) { sum += vector_sums_of[at + i]; }
-            store_y(y_at(vector, row), sum, old_y(y_at(vector, row)));
+            let of_y = y_at(first_vector + vector, row);
+            if (first_vector + vector < N_VECTORS) { store_y(of_y, sum, old_y(of_y)); }
         }
     }
 }

@@ -1,11 +1,11 @@
-// Eight rows a workgroup for up to eight vectors. A chunk of each row becomes floats once and meets every
+// Eight rows a workgroup for up to eight vectors at a time. A chunk of each row becomes floats once and meets every
 // vector, one fma a product. Sums are named values, so all of them stay in registers. The workgroup's
 // subgroups split K and meet once in workgroup memory.
 //
 // A subgroup adds up 64 sums. Lanes that differ in one bit first share the sums between them, each adding up
 // half of them, three times; then a lane has one vector's sums and adds those of every eighth lane.
 // Subgroups have eight lanes at least.
-// import: grid, matvec/epilogue/rows_of_y
+// import: grid, matvec/epilogue/rows_of_y, matvec/schedule/passes
 // requires: type Chunk, Eight, XChunk
 // requires: override N_VECTORS, ROWS: u32
 // requires: fn load_chunk(row: u32, c: u32) -> Chunk
@@ -106,7 +106,9 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
     @builtin(subgroup_size) size: u32,
 ) {
-    let first = 8u * flat_index(workgroup, groups, (ROWS - 1u) / 8u + 1u);
+    let group = flat_index(workgroup, groups, PASSES * ((ROWS - 1u) / 8u + 1u));
+    let first = 8u * group_in_pass(group);
+    let first_vector = first_in_pass(group);
     // Rows past the end repeat the last one: loads stay inside, results are dropped.
     let last = ROWS - 1u;
     var s0: Sums;
@@ -119,14 +121,14 @@ fn main(
     var s7: Sums;
     for (var c = lid; c < row_chunks(); c += WG) {
         let w = load_eight(first, last, c);
-        s0 = add_products(s0, w, load_vector_chunk(0u, c));
-        if (N_VECTORS > 1u) { s1 = add_products(s1, w, load_vector_chunk(1u, c)); }
-        if (N_VECTORS > 2u) { s2 = add_products(s2, w, load_vector_chunk(2u, c)); }
-        if (N_VECTORS > 3u) { s3 = add_products(s3, w, load_vector_chunk(3u, c)); }
-        if (N_VECTORS > 4u) { s4 = add_products(s4, w, load_vector_chunk(4u, c)); }
-        if (N_VECTORS > 5u) { s5 = add_products(s5, w, load_vector_chunk(5u, c)); }
-        if (N_VECTORS > 6u) { s6 = add_products(s6, w, load_vector_chunk(6u, c)); }
-        if (N_VECTORS > 7u) { s7 = add_products(s7, w, load_vector_chunk(7u, c)); }
+        s0 = add_products(s0, w, load_vector_chunk(vector_in_pass(first_vector), c));
+        if (PASS_VECTORS > 1u) { s1 = add_products(s1, w, load_vector_chunk(vector_in_pass(first_vector + 1u), c)); }
+        if (PASS_VECTORS > 2u) { s2 = add_products(s2, w, load_vector_chunk(vector_in_pass(first_vector + 2u), c)); }
+        if (PASS_VECTORS > 3u) { s3 = add_products(s3, w, load_vector_chunk(vector_in_pass(first_vector + 3u), c)); }
+        if (PASS_VECTORS > 4u) { s4 = add_products(s4, w, load_vector_chunk(vector_in_pass(first_vector + 4u), c)); }
+        if (PASS_VECTORS > 5u) { s5 = add_products(s5, w, load_vector_chunk(vector_in_pass(first_vector + 5u), c)); }
+        if (PASS_VECTORS > 6u) { s6 = add_products(s6, w, load_vector_chunk(vector_in_pass(first_vector + 6u), c)); }
+        if (PASS_VECTORS > 7u) { s7 = add_products(s7, w, load_vector_chunk(vector_in_pass(first_vector + 7u), c)); }
     }
     let rows0 = vector_sums(
         s0.low, s1.low, s2.low, s3.low, s4.low, s5.low, s6.low, s7.low, lane, size,
@@ -140,13 +142,14 @@ fn main(
         vector_slots[slot + 1u] = rows4;
     }
     workgroupBarrier();
-    for (var i = lid; i < 8u * N_VECTORS; i += WG) {
+    for (var i = lid; i < 8u * PASS_VECTORS; i += WG) {
         let vector = i / 8u;
         var total = 0.0;
         for (var s = 0u; s < subgroups; s++) {
             total += vector_slots[2u * (vector * subgroups + s) + i % 8u / 4u][i % 4u];
         }
         let row = first + i % 8u;
-        if (row < ROWS) { store_y(y_at(vector, row), total, old_y(y_at(vector, row))); }
+        let at = y_at(first_vector + vector, row);
+        if (row < ROWS && first_vector + vector < N_VECTORS) { store_y(at, total, old_y(at)); }
     }
 }

@@ -1,5 +1,5 @@
-// A subgroup a row of up to eight vectors, four loads in flight a lane.
-// import: grid, matvec/epilogue/rows_of_y
+// A subgroup a row of up to eight vectors at a time, four loads in flight a lane.
+// import: grid, matvec/epilogue/rows_of_y, matvec/schedule/passes
 // requires: type Chunk, XChunk
 // requires: override N_VECTORS, ROWS: u32
 // requires: var weights: array<vec4<u32>>
@@ -19,7 +19,7 @@ fn load_in_row(base: u32, c: u32) -> vec4<u32> {
 }
 
 fn dot_vector(w: vec4<u32>, vector: u32, c: u32) -> f32 {
-    if (c < row_chunks()) { return dot_chunk(w, load_vector_chunk(vector, c)); }
+    if (c < row_chunks()) { return dot_chunk(w, load_vector_chunk(vector_in_pass(vector), c)); }
     return 0.0;
 }
 
@@ -33,7 +33,9 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
     let sg = select(SG, size, SG == 0u);
-    let first = group_index(workgroup, groups) * ROWS_PER_WG;
+    let group = group_index(workgroup, groups);
+    let first_vector = first_in_pass(group);
+    let first = group_in_pass(group) * ROWS_PER_WG;
     // Every subgroup runs as many iterations: subgroup operations need uniform control flow. Rows past
     // the end repeat the last one, and what they make is dropped.
     for (var turn = 0u; turn < ROWS_PER_WG; turn += subgroups) {
@@ -50,15 +52,17 @@ fn main(
             let w1 = load_in_row(base, c1);
             let w2 = load_in_row(base, c2);
             let w3 = load_in_row(base, c3);
-            for (var vector = 0u; vector < N_VECTORS; vector++) {
-                sums[vector] += dot_vector(w0, vector, c0) + dot_vector(w1, vector, c1);
-                sums[vector] += dot_vector(w2, vector, c2) + dot_vector(w3, vector, c3);
+            for (var vector = 0u; vector < PASS_VECTORS; vector++) {
+                let v = first_vector + vector;
+                sums[vector] += dot_vector(w0, v, c0) + dot_vector(w1, v, c1);
+                sums[vector] += dot_vector(w2, v, c2) + dot_vector(w3, v, c3);
             }
         }
-        for (var vector = 0u; vector < N_VECTORS; vector++) {
+        for (var vector = 0u; vector < PASS_VECTORS; vector++) {
             let total = subgroupAdd(sums[vector]);
-            if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS) {
-                store_y(y_at(vector, row), total, old_y(y_at(vector, row)));
+            let at = y_at(first_vector + vector, row);
+            if (lane == 0u && r < ROWS_PER_WG && first + r < ROWS && first_vector + vector < N_VECTORS) {
+                store_y(at, total, old_y(at));
             }
         }
     }

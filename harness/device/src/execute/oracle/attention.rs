@@ -10,7 +10,7 @@ use lathe_kernels::qk_norm_rope::QkNormRope;
 use lathe_kernels::qkv_rope_append::QkvRopeAppend;
 use lathe_kernels::rope::Rope;
 use lathe_kernels::{Norm, QkvBias, StateWord, TokensOf, WindowMove};
-use lathe_reference::attention_decode::{Attention, attention_decode};
+use lathe_reference::attention_decode::{Attention, Rounded, attention_decode};
 use lathe_reference::attention_prefill::{Prefill, attention_prefill};
 use lathe_reference::kv_append::{CacheShape, KvFormat, kv_append};
 use lathe_reference::kv_window::{to_ring, to_rows};
@@ -95,6 +95,11 @@ impl Oracle for AttentionPrefill {
         let position = inputs.position() as usize;
         let given = inputs.words("state")[StateWord::PromptLen as usize] as usize;
         let (first, oldest) = self.slots(position);
+        let rounded = match inputs.rounding.map_or(0, |rounding| rounding.f16_operands) {
+            0 => Rounded::Nothing,
+            1 => Rounded::Queries,
+            _ => Rounded::All,
+        };
         // Queries beyond the prompt attend to what its last token does.
         let (count, last) = (self.count(position, given), self.kv_size - 1);
         let of_task = |(i, queries): (usize, &[&[f32]])| {
@@ -105,6 +110,7 @@ impl Oracle for AttentionPrefill {
                 last: last.min(first + count - 1),
                 oldest,
                 window: Some(self.window).filter(|w| *w > 0),
+                rounded,
             };
             attention_prefill(queries, k, v, &shape, &prefill)
         };

@@ -8,7 +8,7 @@ use lathe_kernels::matmul_rmsnorm_fused::MatmulRmsnormFused;
 use lathe_kernels::norm_gemv::NormGemv;
 use lathe_kernels::residual_norm_ffn::ResidualNormFfn;
 use lathe_kernels::residual_norm_gemv::ResidualNormGemv;
-use lathe_kernels::{Activation, Beta, Norm, NormOffset, Order};
+use lathe_kernels::{Activation, Beta, Format, Norm, NormOffset, Order};
 use lathe_reference::digits::{DEVIATIONS, allowed, with_codes};
 use lathe_reference::fused_ffn::fused_ffn;
 use lathe_reference::matmul::matmul_column;
@@ -30,15 +30,27 @@ pub(super) fn gemv(inputs: &Inputs<'_>, rows: &WeightRows, x: &[f32]) -> Expecte
     rounded(inputs, rows, x.iter().map(|x| f64::from(*x)), product)
 }
 
-/// A product with what the rounding of `x` to integers is allowed, where the variant does that.
+/// A product with what the rounding of `x` to integers, or of operands to f16, is allowed, where the
+/// variant does that.
 fn rounded(
     inputs: &Inputs<'_>,
     rows: &WeightRows,
     x: impl Iterator<Item = f64>,
     product: Expected,
 ) -> Expected {
-    let Some(Rounding { digits, k, .. }) = inputs.rounding else { return product };
+    let Some(of @ Rounding { digits, k, .. }) = inputs.rounding else { return product };
     let x: Vec<f64> = x.collect();
+    if of.f16_range || of.f16_operands > 0 {
+        let deviations = over_rows(rows, |format, bytes, deviations, _| {
+            let mut row = vec![0.0; rows.k];
+            for (bytes, deviation) in bytes.chunks(rows.row_bytes().max(1)).zip(deviations) {
+                format.decode(bytes, &mut row);
+                *deviation = f16_deviation(of, rows.format, &row, &x);
+            }
+        });
+        let absolute = vec![absolute_in_f16(of, &x); product.value.len()];
+        return Expected { absolute, ..allowed(product, deviations.value, k) };
+    }
     let deviations = over_rows(rows, |format, bytes, deviations, _| {
         digits.deviations(format, bytes, &x, deviations);
     });
@@ -217,38 +229,61 @@ impl Oracle for Matmul {
                 expected.magnitude[at] = before.abs() + magnitude;
             }
         }
-        if let Some(rounding) = inputs.rounding {
-            through_f16(self, rounding, weights, x, &mut expected);
+        if let Some(of) = inputs.rounding {
+            through_f16(self, of, weights, x, &mut expected);
         }
         inputs.real("y", expected)
     }
 }
 
-/// Allows for operands that a variant rounds to f16: an error is uniform in ± 2⁻¹¹ of w·x, and those
-/// of different products are independent. A token with an activation that f16 does not hold has
-/// results that may not be finite.
+/// Allows for operands that a variant rounds to f16. A vector with an activation that f16 does not
+/// hold has results that may not be finite.
 fn through_f16(p: &Matmul, of: Rounding, weights: &WeightRows, x: &[f32], expected: &mut Expected) {
-    const F16_LARGEST: f32 = 65_504.0;
     let (first, stride) = (p.y_offset, p.y_offset + p.rows + p.y_after);
     let format = oracle_format(weights.format);
     expected.deviation.resize(expected.value.len(), 0.0);
     expected.absolute.resize(expected.value.len(), 0.0);
-    let unit = of.k * f64::from(f32::EPSILON);
-    let variance = f64::from(of.f16_operands) * 2f64.powi(-20) / 12.0;
-    let mut row = vec![0.0; weights.k];
-    for r in 0..p.rows {
-        format.decode(weights.row(r), &mut row);
-        for (m, x) in x.chunks(p.k).enumerate() {
-            let squares = row.iter().zip(x).map(|(w, x)| f64::from(w * x).powi(2));
-            let deviation = (variance * squares.sum::<f64>()).sqrt();
+    let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+    let deviations: Vec<Vec<f64>> = (0..p.rows)
+        .into_par_iter()
+        .map(|r| {
+            let mut row = vec![0.0; weights.k];
+            format.decode(weights.row(r), &mut row);
+            wide.chunks(p.k).map(|x| f16_deviation(of, weights.format, &row, x)).collect()
+        })
+        .collect();
+    for (r, of_row) in deviations.iter().enumerate() {
+        for (m, deviation) in of_row.iter().enumerate() {
             let at = m * stride + first + r;
-            expected.deviation[at] = deviation;
-            expected.magnitude[at] += DEVIATIONS * deviation / unit;
-            if of.f16_range && x.iter().any(|x| x.abs() > F16_LARGEST) {
-                expected.absolute[at] = f64::INFINITY;
-            }
+            expected.deviation[at] = *deviation;
+            expected.magnitude[at] += DEVIATIONS * deviation / (of.k * f64::from(f32::EPSILON));
         }
     }
+    for (m, x) in wide.chunks(p.k).enumerate() {
+        let at = m * stride + first;
+        let absolute = absolute_in_f16(of, x);
+        expected.absolute[at..at + p.rows].fill(absolute);
+    }
+}
+
+/// Standard deviation of what rounding to f16 adds to a product with weights of a format: an error is
+/// uniform in ± 2⁻¹¹ of w·x, or in ± 2⁻²⁵ of one of them where the other is next to nothing, and those
+/// of different products are independent. Weights of f16 are kept.
+fn f16_deviation(of: Rounding, format: Format, row: &[f32], x: &[f64]) -> f64 {
+    let relative = f64::from(of.f16_operands) * 2f64.powi(-22) / 3.0;
+    let least = |is_rounded: bool| if is_rounded { 2f64.powi(-50) / 3.0 } else { 0.0 };
+    let (of_x, of_weight) = (least(of.f16_range), least(format != Format::F16));
+    let variance = |(w, x): (&f32, &f64)| {
+        let (w, x) = (f64::from(*w).powi(2), x.powi(2));
+        relative * w * x + of_x * w + of_weight * x
+    };
+    row.iter().zip(x).map(variance).sum::<f64>().sqrt()
+}
+
+/// Absolute error of results of a vector: an infinity where it holds an activation that f16 does not.
+fn absolute_in_f16(of: Rounding, x: &[f64]) -> f64 {
+    const F16_LARGEST: f64 = 65_504.0;
+    if of.f16_range && x.iter().any(|x| x.abs() > F16_LARGEST) { f64::INFINITY } else { 0.0 }
 }
 
 impl Oracle for NormGemv {
@@ -334,8 +369,6 @@ impl Oracle for MatmulRmsnormFused {
 
 #[cfg(test)]
 mod tests {
-    use lathe_kernels::Format;
-
     use super::*;
 
     #[test]

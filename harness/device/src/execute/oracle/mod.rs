@@ -216,7 +216,7 @@ pub(crate) fn judged(op: &Op, values: &[Value]) -> Result<Outcomes> {
 }
 
 /// Returns true if an input holds a NaN or an infinity.
-fn reads_not_finite(op: &Op, values: &[Value]) -> bool {
+pub(crate) fn reads_not_finite(op: &Op, values: &[Value]) -> bool {
     op.bindings.iter().any(|(name, tensor)| {
         let role = op.kernel().binding(name).map(|b| b.role);
         let is_read = matches!(role, Some(Role::Input | Role::InOut));

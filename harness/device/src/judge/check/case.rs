@@ -114,6 +114,14 @@ impl Case {
         Self::drawn(plan, problem, seed, InputKind::Typical)
     }
 
+    /// Same as [`Case::untimed`] for a device that need not be here.
+    ///
+    /// # Errors
+    /// The operation has no reference.
+    pub fn untimed_for(plan: Plan, problem: &Problem, seed: u64) -> Result<Self> {
+        Self::drawn(plan, problem, seed, InputKind::Untimed)
+    }
+
     /// Same as [`Case::untimed`] for the interpreter.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
-//! Tint, the WGSL compiler of Chrome, asked through Node and the npm package `webgpu`.
+//! Tint, the WGSL compiler of Chrome, asked through Node: by the npm package `webgpu`, or by headless
+//! Chromium.
 //!
-//! Its back end `null` compiles nothing for a GPU, but parses and validates as Chrome does, so no
-//! GPU and no driver is needed.
+//! The package's back end `null` compiles nothing for a GPU, but parses and validates as Chrome does,
+//! so no GPU and no driver is needed. Chromium runs on its own software Vulkan, without `shader-f16`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,42 +13,54 @@ use serde::Deserialize;
 /// Variable that names the package's folder.
 const VARIABLE: &str = "LATHE_WEBGPU";
 
-/// Program that reads texts and prints the messages about each, both as JSON.
-const SCRIPT: &str = include_str!("tint.mjs");
+/// Programs that read texts and print the messages about each, both as JSON.
+const BY_PACKAGE: &str = include_str!("tint.mjs");
+const BY_CHROMIUM: &str = concat!(include_str!("chromium.mjs"), include_str!("in_chromium.mjs"));
 
 /// Chrome's compiler.
 #[derive(Clone, Debug)]
-pub struct Browser {
-    package: PathBuf,
+pub enum Browser {
+    /// Folder of the npm package `webgpu`.
+    Package(PathBuf),
+    /// Headless Chromium, which `CHROMIUM` names or the path has.
+    Chromium,
 }
 
 /// Something that the compiler says about a text.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Message {
-    /// `error`, `warning` or `info`.
+    /// `error`, `warning`, `info`, or `unavailable` for a text that was not compiled.
     #[serde(rename = "type")]
     pub kind: String,
     /// Line, from 1.
     pub line: usize,
+    /// Column, from 1.
+    pub column: usize,
     /// Its text.
     pub text: String,
 }
 
 impl Browser {
+    /// Chromium through Node.
+    ///
+    /// # Errors
+    /// Node is missing.
+    pub fn chromium() -> Result<Self, String> {
+        has_node().map(|()| Self::Chromium)
+    }
+
     /// Finds the package: the folder that `LATHE_WEBGPU` names, else `node_modules/webgpu` here or
     /// in a folder above.
     ///
     /// # Errors
     /// Node or the package is missing, with the ways to get them.
-    pub fn find() -> Result<Self, String> {
-        if let Err(e) = Command::new("node").arg("--version").output() {
-            return Err(format!("node: {e}; --browser runs Chrome's compiler under Node"));
-        }
+    pub fn package() -> Result<Self, String> {
+        has_node()?;
         let is_package = |folder: &Path| folder.join("package.json").is_file();
         if let Some(folder) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
             let package = PathBuf::from(folder);
             return match is_package(&package) {
-                true => Ok(Self { package }),
+                true => Ok(Self::Package(package)),
                 false => Err(format!(
                     "{VARIABLE}={}: has no package.json: name the folder of the npm package webgpu",
                     package.display()
@@ -59,10 +72,10 @@ impl Browser {
         let package = folders.find(|folder| is_package(folder)).ok_or_else(|| {
             format!(
                 "no npm package webgpu in node_modules here or above, which holds Chrome's compiler: \
-                 `npm install webgpu`, or name its folder in {VARIABLE}"
+                 `npm install webgpu`, or name its folder in {VARIABLE}; or ask `--browser=chromium`"
             )
         })?;
-        Ok(Self { package })
+        Ok(Self::Package(package))
     }
 
     /// Messages about each text.
@@ -70,12 +83,20 @@ impl Browser {
     /// # Errors
     /// The program fails, with what it says.
     pub fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<Message>>, String> {
-        let package = self.package.canonicalize();
-        let package = package.map_err(|e| format!("{}: {e}", self.package.display()))?;
+        let mut command = Command::new("node");
+        command.args(["--input-type=module", "-e"]);
+        match self {
+            Self::Package(package) => {
+                let path = package.canonicalize();
+                let path = path.map_err(|e| format!("{}: {e}", package.display()))?;
+                command.arg(BY_PACKAGE).env(VARIABLE, path);
+            }
+            Self::Chromium => {
+                command.arg(BY_CHROMIUM);
+            }
+        }
         let failed = |e: std::io::Error| format!("node: {e}");
-        let mut child = Command::new("node")
-            .args(["--input-type=module", "-e", SCRIPT])
-            .env(VARIABLE, package)
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -98,4 +119,9 @@ impl Browser {
             false => Err(format!("node answers {} of {} texts", said.len(), texts.len())),
         }
     }
+}
+
+fn has_node() -> Result<(), String> {
+    let ran = Command::new("node").arg("--version").output();
+    ran.map(drop).map_err(|e| format!("node: {e}; --browser runs Chrome's compiler through Node"))
 }

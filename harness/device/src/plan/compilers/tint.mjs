@@ -17,7 +17,7 @@ for (const code of JSON.parse(readFileSync(0, 'utf8'))) {
   device.pushErrorScope('validation');
   const info = await device.createShaderModule({ code }).getCompilationInfo();
   await device.popErrorScope();
-  const message = ({ type, lineNum, message }) => ({ type, line: lineNum, text: message });
+  const message = ({ type, lineNum, linePos, message }) => ({ type, line: lineNum, column: linePos, text: message });
   said.push(info.messages.map(message));
 }
 const text = Buffer.from(JSON.stringify(said));

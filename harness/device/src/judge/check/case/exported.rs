@@ -8,9 +8,9 @@
 use std::borrow::Cow;
 
 use lathe_kernels::{Capabilities, FloatFormat, Kernel, KvFormat, KvVectors, Problem, Role};
-use lathe_reference::{Expected, SquaresLimit, Tolerance};
+use lathe_reference::{Expected, Rule, Tolerance};
 
-use super::{Case, DRAWS, Draw, too_large};
+use super::{Case, Draw, STRESS, too_large};
 use crate::error::Result;
 use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::{Outcome, Value};
@@ -67,14 +67,16 @@ pub struct ExportedOutcome {
 /// Expected content, with the rule that judges it.
 #[derive(Clone, Debug)]
 pub enum Judged {
-    /// Real numbers, each within its bound, and all of them within the limit of squared errors.
+    /// Real numbers, as [`lathe_reference::compare`] judges them.
     Real {
         /// The values.
         value: Vec<f64>,
-        /// The largest difference allowed to each.
-        bound: Vec<f64>,
-        /// The limit of all together.
-        limit: SquaresLimit,
+        /// The rule of each.
+        rules: Vec<Rule>,
+        /// The largest NMSE.
+        nmse: f64,
+        /// The largest value of the stored type.
+        largest: f64,
     },
     /// Exact words.
     Words(Vec<u32>),
@@ -111,7 +113,7 @@ impl Case {
     /// # Errors
     /// The operation has no reference.
     pub fn exported(&self) -> Result<Exported> {
-        let stress = Draw { large: 0, small: DRAWS };
+        let stress = STRESS;
         let ids = (0..self.recording.tensors.len()).map(TensorId);
         let tensors = ids.map(|id| self.exported_tensor(id, stress)).collect();
         let problem = self.problem();
@@ -136,7 +138,13 @@ impl Case {
         let (first, second) = match role {
             Some(Role::Output | Role::Scratch) => (None, None),
             Some(Role::Counter) | None => (initial(), None),
-            Some(Role::Input) if self.is_large(id) => (drawn(Draw::default()), None),
+            Some(Role::Input)
+                if self.is_large(id)
+                    && self.replaced(id, stress).is_none()
+                    && !self.inputs.strains(self.whole(id)) =>
+            {
+                (drawn(Draw::default()), None)
+            }
             Some(Role::Input | Role::InOut) => {
                 (drawn(Draw::default()).or_else(initial), drawn(stress))
             }
@@ -170,8 +178,9 @@ impl Case {
         let bare = bare(&declared);
         let real = |expected: &Expected, tolerance: &Tolerance| Judged::Real {
             value: expected.value.clone(),
-            bound: (0..expected.value.len()).map(|i| expected.bound(i, tolerance)).collect(),
-            limit: expected.squares_limit(tolerance),
+            rules: (0..expected.value.len()).map(|i| expected.rule(i, tolerance)).collect(),
+            nmse: expected.nmse_limit(tolerance),
+            largest: tolerance.largest(),
         };
         let outcome = |(tensor, outcome): &(TensorId, Outcome)| {
             let stored = |id: &TensorId| stored(declared, self.content(*id));
