@@ -7,8 +7,8 @@ use naga::{AddressSpace, Block, Module, Statement, StorageAccess};
 use crate::adapter::{CooperativeMatrix, MatrixScalar};
 use crate::descriptor::Constants;
 use crate::prune::prune;
-use crate::unroll::{specialise, unroll};
 use crate::tokens::{Declaration, declarations, tokens};
+use crate::unroll::{specialise, unroll};
 
 /// A parsed and validated source with its properties as far as the harness needs them.
 #[derive(Debug)]
