@@ -12,7 +12,7 @@ use crate::execute::oracle::{self, Outcomes};
 use crate::execute::value::Value;
 use crate::judge::finite::{self, Narrow};
 use crate::judge::{Outcome, Verdict, judge};
-use crate::plan::recording::{Op, Part, Recording, TensorInit};
+use crate::plan::recording::{Op, Part, Recording, TensorId, TensorInit};
 
 /// An operation whose output is off.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -61,13 +61,15 @@ pub fn part(executor: &mut dyn Kernels, part: Part, step: usize) -> Result<Optio
             left.insert(*tensor, executor.read_bytes(*tensor)?);
         }
         let state = oracle::state(op, &values);
-        // The kernel may be right, but all that follows is compared with nothing.
-        let not_finite = not_finite(&recording, op, &outcomes, &values);
-        let reason = match (judge(&recording, op, state, &outcomes, &left), &not_finite) {
-            (_, Some((reason, _))) => reason.clone(),
-            (Verdict::Failed { reason, .. }, None) => reason,
-            (Verdict::Passed { .. } | Verdict::Unavailable { .. }, None) => continue,
+        let failed = match judge(&recording, op, state, &outcomes, &left) {
+            Verdict::Failed { reason, .. } => Some(reason),
+            Verdict::Passed { .. } | Verdict::Unavailable { .. } => None,
         };
+        // Storage is to blame where the kernel is right: all that follows is compared with nothing.
+        let off = not_finite(&recording, op, &outcomes, &values, &left)
+            .filter(|(_, source)| failed.is_none() || *source == Source::Input);
+        let not_finite = off.as_ref().map(|(_, source)| *source);
+        let Some(reason) = off.map(|(reason, _)| reason).or(failed) else { continue };
         return Ok(Some(Divergence {
             step,
             op_index: index,
@@ -76,31 +78,35 @@ pub fn part(executor: &mut dyn Kernels, part: Part, step: usize) -> Result<Optio
             variant: op.plan.variant.clone(),
             shape: op.shape.show(op.kernel().params),
             reason,
-            not_finite: not_finite.map(|(_, source)| source),
+            not_finite,
         }));
     }
     Ok(None)
 }
 
-/// An expected value that is not finite, because an input is not or its storage has no room.
+/// A value that is not finite because an input is not, or because its storage has no room: what is
+/// expected is the value before it was stored.
 fn not_finite(
     recording: &Recording,
     op: &Op,
     outcomes: &Outcomes,
     values: &[Value],
+    left: &BTreeMap<TensorId, Vec<u8>>,
 ) -> Option<(String, Source)> {
-    let mut off = outcomes.iter().filter_map(|(tensor, outcome)| {
+    let reads = oracle::reads_not_finite(op, values);
+    outcomes.iter().find_map(|(id, outcome)| {
         let Outcome::Real(expected) = outcome else { return None };
-        let (index, value) = expected.value.iter().enumerate().find(|(_, v)| !v.is_finite())?;
-        let tensor = &recording.tensors[tensor.0];
-        Some((format!("{}[{index}] is {value}", tensor.name), finite::narrow(op, &tensor.content)))
-    });
-    if oracle::reads_not_finite(op, values) {
-        let (what, _) = off.next()?;
-        return Some((format!("{what}, since an input is not finite"), Source::Input));
-    }
-    let (what, narrow) = off.find_map(|(what, narrow)| Some((what, narrow?)))?;
-    Some((format!("{what}, beyond 65504"), Source::Narrow(narrow)))
+        let tensor = &recording.tensors[id.0];
+        let (index, why, source) = if reads {
+            let index = expected.value.iter().position(|v| !v.is_finite())?;
+            (index, "since an input is not", Source::Input)
+        } else {
+            let narrow = finite::narrow(op, &tensor.content)?;
+            let index = tensor.content.values(&left[id]).iter().position(|v| !v.is_finite())?;
+            (index, "for want of room", Source::Narrow(narrow))
+        };
+        Some((format!("{}[{index}] is not finite, {why}", tensor.name), source))
+    })
 }
 
 /// Weights and tables as they are; [`refresh`] fills the tensors that operations write.

@@ -359,7 +359,7 @@ pub static OPERATION: Declaration<GemvQ> = Declaration {
         ACT_FORMAT=f16:
             WEIGHT=q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k:
                 ROWS=64,K=256,N_VECTORS=16; ROWS=70,K=1152,N_VECTORS=33,Y_OFFSET=4,BETA=1
-            ROWS=128,K=2048,WEIGHT=q4_k,N_VECTORS=64,Y_AFTER=4
+            ROWS=128,K=768,WEIGHT=q4_k,N_VECTORS=64,Y_AFTER=4
             ROWS=40,K=296,WEIGHT=q5_0,N_VECTORS=9
         # The packings of rows that are no whole number of superblocks.
         ROWS=67,K=1152,WEIGHT=q4_k,ORDER=flat

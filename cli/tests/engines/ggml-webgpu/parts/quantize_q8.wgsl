@@ -15,7 +15,19 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
     }
     let first = params.offset_src1 / 4u + block * 8u;
     var most = vec4(0.0);
-    for (var n = 0u; n < 8u; n++) { most = max(most, abs(src1[first + n])); }
+    // The engine's file may lose a value that is not finite. Here it is the block's scale.
+    var off = 0.0;
+    var is_off = false;
+    for (var n = 0u; n < 8u; n++) {
+        let x = src1[first + n];
+        most = max(most, abs(x));
+        for (var c = 0u; c < 4u; c++) {
+            if ((bitcast<u32>(x[c]) & 0x7f800000u) == 0x7f800000u) {
+                off = x[c];
+                is_off = true;
+            }
+        }
+    }
     let d = max(max(most.x, most.y), max(most.z, most.w)) / 127.0;
     var sum = 0;
     for (var n = 0u; n < 8u; n++) {
@@ -23,6 +35,6 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
         src1q[block].qs[n] = pack4xI8(q);
         sum += q.x + q.y + q.z + q.w;
     }
-    src1q[block].d = f16(d);
+    src1q[block].d = f16(select(d, off, is_off));
     if (SUMS) { src1q[block].s = f16(d * f32(sum)); }
 }
