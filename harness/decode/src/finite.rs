@@ -101,9 +101,8 @@ impl Decoder<'_> {
                 "f16 holds values up to 65504, f32 has room: {}",
                 self.wider_activations().join(" ")
             ),
-            Narrow::Operands => {
-                "matrix units multiply f16, up to 65504: --hint matmul=register_tiled has room"
-                    .into()
+            Narrow::Operands { kernel, wide } => {
+                format!("matrix units multiply f16, up to 65504: --hint {kernel}={wide} has room")
             }
             Narrow::Kv => {
                 "the cache's scales and values are f16, up to 65504: --kv f32 has room".into()

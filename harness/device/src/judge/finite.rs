@@ -30,8 +30,13 @@ pub struct NotFinite {
 pub enum Narrow {
     /// Inputs of matrices.
     Activations,
-    /// Operands of matrix units, made of f32 by the kernel.
-    Operands,
+    /// Operands of matrix units, made of f32 by the kernel, and a variant that keeps f32.
+    Operands {
+        /// Kernel.
+        kernel: &'static str,
+        /// Variant.
+        wide: &'static str,
+    },
     /// The KV cache.
     Kv,
 }
@@ -93,7 +98,12 @@ fn written(recording: &Recording, op: &Op, part: Part, live: usize) -> Vec<(Tens
 pub(super) fn narrow(op: &Op, content: &TensorInit) -> Option<Narrow> {
     let problem = Problem { shape: op.shape.clone(), state: State::default() };
     match content {
-        _ if op.plan.tolerance(&problem).f16_range => Some(Narrow::Operands),
+        _ if op.plan.tolerance(&problem).f16_range => {
+            let kernel = op.kernel();
+            let is_wide = |name: &&str| !kernel.tolerance(kernel.variant(name), &problem).f16_range;
+            let wide = kernel.prefer(&op.shape).iter().copied().find(is_wide)?;
+            Some(Narrow::Operands { kernel: kernel.name, wide })
+        }
         TensorInit::Kv { vectors, .. } => (vectors.format != KvFormat::F32).then_some(Narrow::Kv),
         TensorInit::Activation { format, .. } => {
             (*format != FloatFormat::F32).then_some(Narrow::Activations)
