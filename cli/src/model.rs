@@ -150,7 +150,7 @@ impl StepOpts {
 pub(crate) enum ExecutorName {
     Gpu,
     Cpu,
-    /// Of `decode` and `diff`: kernels in the interpreter of `sanitize`
+    /// Kernels in the interpreter of `sanitize`; `decode` and `diff` alone
     Interpret,
 }
 

@@ -743,7 +743,7 @@ impl Kernel {
         (self.prefer)(shape)
     }
 
-    /// The same for an adapter.
+    /// Preferred variants on an adapter.
     pub fn prefer_on<'a>(
         &'a self,
         shape: &'a Shape,

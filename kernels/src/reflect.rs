@@ -362,7 +362,7 @@ impl Reflection {
         self.settled(self.overridden(&self.module, entry, constants)?)
     }
 
-    /// The same module with loops over arrays written out, as engines that check every index need
+    /// This module with loops over arrays written out, as engines that check every index need
     /// it to keep arrays in registers.
     pub fn unrolled(
         &self,

@@ -49,7 +49,7 @@ pub(crate) enum Memory {
     Workgroup,
     /// Columns of a variable of one invocation.
     Columns,
-    /// The same of a private variable that has no initial value.
+    /// Private memory that has no initial value.
     Private,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Access {
 #[derive(Clone, Debug)]
 #[rustfmt::skip]
 pub(crate) enum Op {
-    /// Of arguments of this type. An f16 result is rounded; reported where it overflows.
+    /// Function of arguments of this type. An f16 result is rounded; reported where it overflows.
     Do { what: What, kind: Kind, to: Reg, of: [Reg; 4] },
     /// Element of a value by a column of indices: `of[index × stride]`.
     Gather { to: Reg, index: Reg, of: Box<[Reg]> },

@@ -65,7 +65,7 @@ pub(crate) enum Ty {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     Known(u32),
-    /// As many as the buffer holds from the array's first byte on.
+    /// Elements as many as the buffer holds from the array's first byte on.
     Runtime,
 }
 

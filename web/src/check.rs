@@ -87,7 +87,7 @@ enum JudgedPlan {
         nmse: f64,
         /// Squared errors allowed on top, of elements that are compared in any case.
         unavoidable: f64,
-        /// Those of elements that may pass by overflow: pairs of an index and its error.
+        /// Elements that may pass by overflow: pairs of an index and its error.
         overflowing: Option<Range>,
     },
     Words {

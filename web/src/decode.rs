@@ -119,7 +119,7 @@ struct LogitsPlan {
     rows: Range,
     /// Largest NMSE where the prompt runs token by token.
     nmse: f64,
-    /// The same where it runs in chunks, which see their own keys and values before they are rounded.
+    /// Allowance of prompts in chunks, which see their own keys and values before they are rounded.
     chunk_nmse: f64,
 }
 

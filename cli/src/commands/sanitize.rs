@@ -82,7 +82,7 @@ fn interpreted(global: &Global, request: &Request<'_>) -> Result<Report> {
     Ok(report)
 }
 
-/// The same beside a `check`: at every subgroup size.
+/// Findings beside a `check`, at every subgroup size.
 pub(super) fn sanitized(
     global: &Global,
     targets: &[Target],

@@ -26,7 +26,7 @@ pub struct Program {
     /// Calls: byte of the source, and the call that leads there. The entry point is the first.
     pub(crate) calls: Vec<(u32, u32)>,
     pub(crate) accesses: Vec<Access>,
-    /// What the accesses are to.
+    /// Variables that are accessed.
     pub(crate) variables: Vec<Variable>,
     /// Bits of the first registers.
     pub(crate) constants: Vec<u32>,
@@ -133,7 +133,7 @@ struct Lower<'a> {
     span: Span,
     /// Number of the call whose function is lowered.
     call: u32,
-    /// What there is too much of: instructions and registers are then dropped.
+    /// Name of a limit that was exceeded: instructions and registers are then dropped.
     excess: Option<String>,
 }
 

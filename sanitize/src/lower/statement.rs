@@ -17,7 +17,7 @@ impl<'a> Lower<'a> {
         Ok(())
     }
 
-    /// The same without giving registers back: `continuing` uses those of a loop's body.
+    /// Lowers a block without giving registers back: `continuing` uses those of a loop's body.
     fn open_block(&mut self, frame: &mut Frame<'a>, block: &Block) -> Result<(), Error> {
         let mut ends = Vec::new();
         for (statement, span) in block.span_iter() {
@@ -323,7 +323,7 @@ impl<'a> Lower<'a> {
     }
 }
 
-/// Where the end of a statement goes on if no lane is left.
+/// Target of the end of a statement if no lane is left.
 fn skip(op: &mut Op) -> Option<&mut u32> {
     match op {
         Op::EndIf { skip }

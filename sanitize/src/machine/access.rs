@@ -13,7 +13,7 @@ use crate::code::{Access, Atomic, FRAME, Memory, OUTSIDE, Op, Reg};
 use crate::finding::{Fault, Finding, Key, Other};
 use crate::types::{Kind, Leaf, Length};
 
-/// What an invocation reads where it must not.
+/// Value that an invocation reads where it must not.
 const NOTHING: u32 = 0;
 
 impl Machine<'_> {
@@ -358,7 +358,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Where an access goes: to the buffer that the bound one is a part of.
+    /// Memory of an access: the buffer that the bound one is a part of.
     fn target(&self, access: &Access) -> Memory {
         match access.memory {
             Memory::Buffer(buffer) => Memory::Buffer(self.targets[buffer as usize].0 as u32),
@@ -451,7 +451,7 @@ impl Machine<'_> {
         inside
     }
 
-    /// Where an access goes is decided.
+    /// Notes that an offset decides the place of an access.
     fn uses_offset(&mut self, group: &Group, access: &Access) {
         if let Some(offset) = access.offset {
             self.uses(group, offset);

@@ -323,7 +323,7 @@ pub(super) fn fold(what: SubgroupOperation, kind: Kind, a: u32, b: u32) -> u32 {
     one(what, kind, a, b)
 }
 
-/// What an atomic operation leaves.
+/// Value that an atomic operation leaves.
 pub(super) fn changed(function: AtomicFunction, kind: Kind, old: u32, operand: u32) -> u32 {
     use {AtomicFunction as A, BinaryOperator as B};
     let what = match function {

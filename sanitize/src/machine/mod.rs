@@ -92,7 +92,7 @@ struct Group {
     number: u32,
     id: [u32; 3],
     columns: Vec<Vec<u32>>,
-    /// What columns and cells carry of values that nothing defines.
+    /// Undefined values that columns and cells carry.
     taints: Vec<taint::Taint>,
     has_taints: bool,
     pc: usize,
@@ -130,7 +130,7 @@ struct Machine<'a> {
     full: Mask,
     constants: Vec<Vec<u32>>,
     buffers: Vec<Region>,
-    /// Where the content of each is: a buffer and the first byte.
+    /// Place of the content of each: a buffer and the first byte.
     targets: Vec<(usize, u32)>,
     findings: Findings,
     suspects: taint::Suspects,

@@ -25,7 +25,7 @@ impl Touch {
     }
 }
 
-/// What an invocation knows to have happened before it.
+/// Events that an invocation knows to have happened before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now<'a> {
     pub(crate) touch: Touch,
@@ -51,7 +51,7 @@ impl Now<'_> {
         (past.is_some() && !self.follows(past)).then_some(*past)
     }
 
-    /// The same of a read and this write.
+    /// The earlier read that this write overtakes, if any.
     fn overtakes(&self, past: &Touch) -> Option<Touch> {
         let me = &self.touch;
         self.conflict(past).filter(|past| past.group != me.group || past.epoch == me.epoch)
@@ -98,7 +98,7 @@ impl Location {
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
     locations: Vec<Location>,
-    /// Where atomics may order workgroups, no two reads stand for all: reads by location.
+    /// Reads by location: where atomics may order workgroups, no two stand for all.
     reads: Vec<Vec<Touch>>,
 }
 

@@ -31,7 +31,7 @@ pub struct Divergence {
     pub shape: String,
     /// Tensor and its fault.
     pub reason: String,
-    /// Where a value that is not finite comes from, if that is the fault.
+    /// Origin of a value that is not finite, if that is the fault.
     #[serde(skip)]
     pub not_finite: Option<Source>,
 }

@@ -128,7 +128,7 @@ pub fn capabilities(width: u32) -> Capabilities {
 /// ```
 ///
 /// # Errors
-/// Those of [`sanitize`].
+/// Same as [`sanitize`].
 pub fn file(path: &Path, kernel: &str, shape: &str) -> Result<Report> {
     let targets = [Target::one(kernel)?.with_file(path)?];
     let (shape, random, smallest, seed) = (Some(shape), 0, false, 42);

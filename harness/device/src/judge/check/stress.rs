@@ -135,7 +135,7 @@ pub(super) fn spoil(values: &mut [f32], rng: &mut Rng) {
     }
 }
 
-/// The same rows with a NaN or an infinity in one block of each: as the scale of quantised ones.
+/// Rows with a NaN or an infinity in one block of each, as the scale of quantised ones.
 pub(super) fn spoiled(rows: &WeightRows, rng: &mut Rng) -> WeightRows {
     let (row, block) = (rows.row_bytes(), rows.format.block_bytes());
     let mut bytes = rows.joined().into_owned();
